@@ -20,6 +20,8 @@ ELSEWHERE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)]*)?\))")
 API = re.compile(r"^<!-- api: (\S+) -->$", re.MULTILINE)
 GROUP = re.compile(r"^(\S.*):\n((?: {4}.*\n)+)", re.MULTILINE)
+DIAGRAM = re.compile(r'<img alt="[^"]*" src="[^"]*assets/(?P<name>\w+\.svg)" />')
+STYLE = re.compile(r"<style>.*?</style>\n", re.DOTALL)
 
 _sections: list[tuple[str, list[Page]]] = []
 
@@ -91,6 +93,21 @@ def _group(module: ModuleType, title: str, names: list[str]) -> str:
     options = "\n    options:\n      heading_level: 3"
     entries = [f"::: {module.__name__}.{name}{options}" for name in names]
     return "\n\n".join([f"## {title}", *entries]) + "\n\n"
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Put diagrams into the page itself, where the switch for dark mode reaches them."""
+
+    def inline(found: re.Match[str]) -> str:
+        drawing = (ROOT / "docs" / "assets" / found["name"]).read_text("utf-8")
+        return (
+            STYLE
+            .sub("", drawing)
+            .replace('id="to"', f'id="to-{found["name"]}"')
+            .replace("url(#to)", f"url(#to-{found['name']})")
+        )
+
+    return DIAGRAM.sub(inline, html)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
