@@ -468,10 +468,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """Start a tree that shares the past of another and runs what follows anew.
 
         The call *node*, in any tree and at any depth, is made again in the fork, with the *edit*;
-        the calls above it continue when it has ended. An agent continues after response *at*,
-        counted from 0. Calls that were requested before *node*, or in parallel with it, are shared;
-        later ones are made again. The original tree is not changed. The top-level call of the fork
-        is returned (typed as if *node* were a top-level call, too).
+        the calls above it continue when it has ended. An agent keeps its first *at* responses and
+        continues after them; 0, the default, is its beginning. Calls that were requested before
+        *node*, or in parallel with it, are shared; later ones are made again. The original tree is
+        not changed. The top-level call of the fork is returned (typed as if *node* were a top-level
+        call, too).
 
         Raises:
             UsageError: there is no store, or *node* is in another.
