@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 ELSEWHERE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)]*)?\))")
 API = re.compile(r"^<!-- api: (\S+) -->$", re.MULTILINE)
+TREE = re.compile(r"^<!-- tree: (\S+) -->$", re.MULTILINE)
 GROUP = re.compile(r"^(\S.*):\n((?: {4}.*\n)+)", re.MULTILINE)
 DIAGRAM = re.compile(r'<img alt="[^"]*" src="[^"]*assets/(?P<name>\w+\.svg)" />')
 STYLE = re.compile(r"<style>.*?</style>\n", re.DOTALL)
@@ -72,7 +73,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             files.append(File.generated(config, there, abs_src_path=str(ROOT / path)))
         return before + os.path.relpath(there, folder or ".") + after
 
-    return API.sub(lambda found: _api(found[1]), LINK.sub(within, markdown))
+    markdown = LINK.sub(within, TREE.sub(_tree, markdown))
+    return API.sub(lambda found: _api(found[1]), markdown)
+
+
+def _tree(found: re.Match[str]) -> str:
+    """Return the tree that the docstring of a module draws."""
+    paragraphs = str(importlib.import_module(found[1]).__doc__).split("\n\n")
+    [tree] = [one for one in paragraphs if "├──" in one]
+    return f"```text\n{tree.strip()}\n```"
 
 
 def _api(name: str) -> str:

@@ -1,13 +1,15 @@
 """Find a bug in a small project, fix it, and see whether the tests agree.
 
 python examples/find_and_fix.py --model anthropic:claude-opus-5-5
-python examples/find_and_fix.py --model openai:qwen3@ollama --project path/to/project
+python examples/find_and_fix.py --model openai:qwen3@ollama --project path/to/project --approve
 
 It works on a copy in a temporary folder; the tests are what ``python -m unittest`` finds there. The
-copy protects the project, not the computer: ``find_bug`` has a shell, and may run any command.
+copy protects the project, not the computer: ``find_bug`` has a shell, and may run any command. With
+``--approve`` you are asked before each command and each edit; views of files are not asked about.
 
 What it shows: code and agents that call each other as functions, a result with a type, tools that
-are bound to a folder, an agent that may give up, a budget, and the tree of it all.
+are bound to a folder, approval of what models do, an agent that may give up, a budget, and the tree
+of it all.
 
 Without ``--model``, ``TREEFOLD_MODEL`` names the model. It has to be one that can call functions;
 the small one that runs in process (``local``) cannot.
@@ -18,21 +20,27 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel, Field
 
 from treefold import (
+    HOOK_PRE_TOOL_USE,
     Budget,
     CodeFunction,
     Function,
+    HookDecision,
     Node,
+    PreToolUseEvent,
+    Question,
     RunContext,
     Runtime,
     TreefoldError,
     agent,
     get_model,
 )
+from treefold.errors import InvalidValueError
 from treefold.models import Model, find_model
 from treefold.toolbox import Bash, TextEditor, raise_exception
 from treefold.views.text import render
@@ -40,6 +48,8 @@ from treefold.views.text import render
 PROJECT = Path(__file__).parent / "buggy_project"
 TESTS = f"{shlex.quote(sys.executable)} -B -m unittest"  # -B: an edit is never taken for old code
 SPENDING = Budget(calls=60, seconds=900)
+
+Approve = Callable[[Question], str]
 
 
 class Report(BaseModel):
@@ -95,17 +105,50 @@ def bug_fixer(root: Path) -> Function:
     return CodeFunction(callable=fix_bug, uses=[testing, find_bug, write_fix])
 
 
-def fix(root: Path, model: Model, rounds: int = 3) -> bool:
-    """Mend the project in *root*, tell what happens, and return whether the tests pass."""
+async def ask_first(event: PreToolUseEvent) -> HookDecision | None:
+    """Have a person approve commands and edits; the question shows all of it."""
+    match event.tool_name, event.tool_input:
+        case "bash", {"command": command}:
+            return HookDecision(ask=f"Run this?\n{command}")
+        case "text_editor", {"command": command, "path": path, **change} if command != "view":
+            lines = "\n".join(f"{name}: {value}" for name, value in change.items())
+            return HookDecision(ask=f"{command} {path}?\n{lines}")
+        case _:
+            return None
+
+
+def ask_on_terminal(question: Question) -> str:
+    """Return what a person types; nothing is a no, and they may say why."""
+    return input(f"{question.text}\n[yes / no / deny: why] ").strip() or "no"
+
+
+def fix(root: Path, model: Model, rounds: int = 3, approve: Approve | None = None) -> bool:
+    """Mend the project in *root*, tell what happens, and return whether the tests pass.
+
+    *approve* answers the question that is asked before each command and edit; None asks nothing.
+    """
     fix_bug = bug_fixer(root)
-    with Runtime([fix_bug], models=model, budget=SPENDING) as runtime:
+    hooks = {HOOK_PRE_TOOL_USE: [ask_first]} if approve else None
+    with Runtime([fix_bug], models=model, budget=SPENDING, hooks=hooks) as runtime:
         node = runtime.invoke(fix_bug, {"rounds": rounds})
         try:
+            if approve:
+                answer_all(runtime, node, approve)
             passed: bool = node.result()
         finally:
             print("", render(runtime.get_view(node.id)), spent(node), "", sep="\n")
     print("the tests pass" if passed else f"the tests still fail after {rounds} rounds")
     return passed
+
+
+def answer_all(runtime: Runtime, node: Node, approve: Approve) -> None:
+    """Answer the questions of a run until it has ended."""
+    for _ in runtime.watch(node):  # each time that something has changed
+        while questions := runtime.questions():
+            try:
+                runtime.answer(questions[0].id, approve(questions[0]))
+            except InvalidValueError as error:
+                print(error)  # and it is asked once more
 
 
 def spent(node: Node) -> str:
@@ -121,18 +164,17 @@ def main() -> int:
     parser.add_argument("--model", help="such as ollama:qwen3; otherwise TREEFOLD_MODEL")
     parser.add_argument("--project", type=Path, default=PROJECT, help="a folder with unittests")
     parser.add_argument("--rounds", type=int, default=3, help="how often to try")
+    parser.add_argument("--approve", action="store_true", help="ask before commands and edits")
     options = parser.parse_args()
     if not options.project.is_dir():
         parser.error(f"there is no folder {options.project}")
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / options.project.resolve().name
         shutil.copytree(options.project, root, ignore=shutil.ignore_patterns("__pycache__"))
+        approve = ask_on_terminal if options.approve else None
         try:
-            return (
-                0
-                if fix(root, find_model(get_model(options.model, prefer_env=False)), options.rounds)
-                else 1
-            )
+            model = find_model(get_model(options.model, prefer_env=False))
+            return 0 if fix(root, model, options.rounds, approve) else 1
         except TreefoldError as error:
             print(f"find_and_fix: {error}", file=sys.stderr)
             return 1

@@ -24,7 +24,8 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^ *```(\w+)([^\n]*)\n(.*?)^ *```\n(?:```text\n(.*?)^```\n)?", re.DOTALL | re.M)
 COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
-VARYING = re.compile(r"[\d.]+ m?s\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+VARYING = re.compile(r"[\d.]+ ?m?s\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+VARIABLE = re.compile(r"\b_?TREEFOLD_[A-Z]+(?:_[A-Z]+)*\b(?!\*)")
 TITLE = re.compile(r'title="([^"]+)"')
 INCLUDED = re.compile(r'^ *--8<-- "([^":]+)', re.MULTILINE)
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
@@ -145,7 +146,8 @@ def test_every_link_leads_somewhere(page: Path):
     for path, heading in LINK.findall(FENCED.sub("", text)):
         target = page if not path else page.parent / path
         assert target.exists(), path
-        if heading and "/api/" not in path:  # those of the API are checked when the site is built
+        # Those of the API are checked when the site is built.
+        if heading and not heading.startswith("treefold."):
             titles = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.MULTILINE)
             slugs = [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
             assert heading in slugs
@@ -163,3 +165,10 @@ def test_what_is_shown_as_python_is_python(page: Path):
         if block.language == "python" and not INCLUDED.search(block.code):
             with warnings.catch_warnings(action="error"):
                 compile(block.code, page.name, "exec")
+
+
+def test_every_environment_variable_of_treefold_is_documented():
+    sources = (ROOT / "src" / "treefold").rglob("*.py")
+    named = {name for file in sources for name in VARIABLE.findall(file.read_text("utf-8"))}
+    told = (DOCS / "reference" / "settings.md").read_text("utf-8")
+    assert {name for name in named if f"`{name}`" not in told} == set()

@@ -11,7 +11,7 @@ import pytest
 
 from agent_scripts import told
 from find_and_fix import PROJECT, fix
-from treefold import AgentException, TokenUsage, ToolUse
+from treefold import AgentException, Question, TokenUsage, ToolUse
 from treefold.testing import ScriptedModel
 
 WRONG = {
@@ -114,3 +114,28 @@ def test_the_editor_shows_no_file_outside_the_project(project: Path):
     (result,) = told(model.requests[1])
     assert result.is_error
     assert "the secret" not in result.content
+
+
+def test_a_person_approves_commands_and_edits_and_may_refuse_one(project: Path):
+    model = ScriptedModel(
+        edit(command="view"),
+        ToolUse("call_1", "bash", {"command": "touch made.txt"}),
+        report(RIGHT),
+        edit(command="str_replace", old_str="[0], end)", new_str="[0], max(found[-1][1], end))"),
+        "I keep the later end.",
+    )
+    asked: list[str] = []
+
+    def approve(question: Question) -> str:
+        asked.append(question.text)
+        answers = {1: "perhaps", 2: "deny: make no files"}
+        return answers.get(len(asked), "yes")
+
+    assert fix(project, model, approve=approve)
+
+    assert passes(project)
+    command, again, change = asked
+    assert command == again == "Run this?\ntouch made.txt"
+    assert change.startswith("str_replace spans.py?\nold_str: [0], end)\nnew_str: ")
+    assert "make no files" in told(model.requests[2])[-1].content
+    assert not (project / "made.txt").exists()
