@@ -12,15 +12,17 @@ from cluster.test_shared_runtime import ADD, PATIENCE, eventually
 from treefold import (
     AgentFunction,
     CodeFunction,
+    Limits,
     NodeState,
     RunContext,
     Runtime,
+    ToolResult,
     ToolUse,
     WorkerSettings,
     attach,
 )
 from treefold.core.shared_store import is_shared
-from treefold.testing import ScriptedModel
+from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.toolbox import human_in_loop
 
 
@@ -226,3 +228,55 @@ def test_a_parked_remote_call_is_released_and_goes_on_when_it_is_answered(worker
     eventually(lambda: [worker.drives for worker in store.workers()] == [1, 0], "the release")
     near.answer(near.questions()[0].id, "red")
     assert node.result(PATIENCE) == "Thanks."
+
+
+def far_agent(name: str, queue: str) -> AgentFunction:
+    """Return an agent that workers of *queue* run."""
+    return AgentFunction(name, "Help.", user_prompt_template="Help.", remote=queue)
+
+
+def test_a_lease_is_given_up_when_the_remote_call_that_took_it_ends(workers: Workers):
+    helper = far_agent("helper", "far")
+    work = CodeFunction(name="work", callable=_ask_twice(helper), uses=[helper])
+    near = workers(work, worker=serving("near"))
+    workers(work, models=ScriptedModel("Yes.", "No."), limits=Limits(1), worker=serving("far"))
+
+    assert near.invoke(work).result(PATIENCE) == ["Yes.", "No."]
+
+
+def test_agents_of_two_workers_that_wait_for_each_other_hold_no_lease(workers: Workers):
+    leads = {
+        queue: AgentFunction(
+            f"lead_{queue}",
+            "Lead.",
+            user_prompt_template="Lead.",
+            uses=[far_agent(f"helper_{other}", other)],
+        )
+        for queue, other in (("one", "two"), ("two", "one"))
+    }
+    # Each has its only lease when it asks for help of the other.
+    both_lead = threading.Barrier(2)
+
+    def reply(request: ScriptedRequest) -> Any:
+        if isinstance(request.transcript[-1], ToolResult):
+            return "Done."
+        if request.functions:
+            both_lead.wait(PATIENCE)
+            return ToolUse("1", next(iter(request.functions)), {})
+        return "Helped."
+
+    nodes = [
+        workers(
+            *leads.values(), models=ScriptedModel(reply), limits=Limits(1), worker=serving(queue)
+        ).invoke(lead)
+        for queue, lead in leads.items()
+    ]
+
+    assert [node.result(PATIENCE) for node in nodes] == ["Done.", "Done."]
+
+
+def _ask_twice(helper: AgentFunction) -> Any:
+    async def ask(ctx: RunContext) -> list[str]:
+        return [await ctx.invoke(helper, {}) for _ in range(2)]
+
+    return ask

@@ -14,6 +14,7 @@ from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.task import run_call
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.durable.drive_journal import DriveJournal
+from treefold.runtime.limits.leases import give_up_lease
 from treefold.runtime.questions.in_doubt import gate_after_crash
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ class RemoteCalls:
         # A call of an earlier owner may have ended since its tree was read.
         after = drive.read if drive.length(node.id) else drive.place
         self._follower.follow(node, after=after)
+        # Two workers that wait for calls of each other would have no lease left to run them with.
+        give_up_lease(node)
         self.waiting[node.id] = node.loop_handle.loop.create_future()
         node.context = context
         loop, name = node.loop_handle.loop, node.record.requested.function

@@ -4,7 +4,7 @@ A lease allows one request at a time. A top-level call takes it at its first req
 until it ends, so that the calls of one tree follow each other quickly and find their prompts in the
 providers' caches; calls below use the lease of a call above. A call that uses a lease keeps it
 until the call ends: siblings that run at the same time need leases of their own. A call that waits
-for a person gives its lease up.
+for a person, or for a call that another worker runs, gives its lease up.
 
 A tree is on one loop, and so are its leases; only the pool is shared between loops.
 """
@@ -33,10 +33,13 @@ class Leases:
         return None
 
     def holder_for(self, above: Sequence[CallNode]) -> CallNode:
-        """Return the holder of a new lease: the top-level call, or the highest below a holder."""
+        """Return the holder of a new lease: the top-level call, or the highest below a holder.
+
+        Calls that another worker runs hold none here: their end would not give it up.
+        """
         below = above[0]
         for one in above:
-            if one in self.by_holder:
+            if one in self.by_holder or not one.is_under_way:
                 break
             below = one
         return below
