@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from treefold import (
     Rate,
     RunContext,
     Runtime,
+    ToolResult,
+    ToolUse,
     attach,
 )
 from treefold.engines import InProcess
@@ -434,3 +437,33 @@ def test_nested_agents_end_with_one_slot(workers: Workers, gauges: Any):
     nodes = [one.invoke(LEAD) for _ in range(4)]
     assert {node.result(PATIENCE) for node in nodes} == {"Done."}
     assert gauge.most == 1
+
+
+def test_leases_are_not_kept_for_calls_that_others_run(workers: Workers):
+    """Two workers with one lease each run a part of each other's trees."""
+    helpers = [
+        AgentFunction(f"helper_{queue}", "Help.", user_prompt_template="Help.", remote=queue)
+        for queue in ("left", "right")
+    ]
+    leads = [
+        AgentFunction(f"lead_{n}", "Lead.", user_prompt_template="Lead.", uses=[helper])
+        for n, helper in enumerate(helpers)
+    ]
+
+    def answer(request: Any) -> Any:
+        used = sum(isinstance(part, ToolResult) for part in request.transcript)
+        if not request.functions or used == 2:
+            return "Done."
+        return ToolUse(f"{used}", request.functions[0], {})
+
+    one, other = (
+        workers(
+            *leads,
+            models=ScriptedModel(answer),
+            limits=Limits(1),
+            worker=replace(QUICK, queues=[queue]),
+        )
+        for queue in ("right", "left")
+    )
+    nodes = [one.invoke(leads[0]), other.invoke(leads[1])]
+    assert [node.result(PATIENCE) for node in nodes] == ["Done.", "Done."]

@@ -14,6 +14,7 @@ from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.task import run_call
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.durable.drive_journal import DriveJournal
+from treefold.runtime.limits.leases import give_up_lease
 from treefold.runtime.questions.in_doubt import gate_after_crash
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,9 @@ class RemoteCalls:
         self._follower.follow(node, after=after)
         self.waiting[node.id] = node.loop_handle.loop.create_future()
         node.context = context
+        if node.parent is not None:
+            # Those who run the call may wait for this process, all of whose leases are in use.
+            give_up_lease(node.parent)
         loop, name = node.loop_handle.loop, node.record.requested.function
         node.task = loop.create_task(self._wait(node, context), name=f"remote {name}")
 

@@ -46,6 +46,7 @@ from treefold.runtime.durable.worker_settings import (
     WorkerStatus,
 )
 from treefold.runtime.engine import Engine
+from treefold.runtime.limits.leases import close_leases
 from treefold.runtime.loops.loop_handle import LoopHandle, threadsafe_resolver
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.observe.observer import Observer
@@ -341,6 +342,8 @@ class Worker:
         journal.drive.on_refused = partial(self._post, self._lose, ownership.node)
         if is_remote(ownership):
             root = self._engine.load_call(ownership.tree, ownership.node, read.events, journal)
+            # They are held for the calls above it, which do not end in this process.
+            root.add_end_callback(partial(close_leases, root))
         else:
             if (replica := self._engine.loaded(ownership.tree)) is not None:
                 self._registry.forget(replica)

@@ -4,7 +4,7 @@ A lease allows one request at a time. A top-level call takes it at its first req
 until it ends, so that the calls of one tree follow each other quickly and find their prompts in the
 providers' caches; calls below use the lease of a call above. A call that uses a lease keeps it
 until the call ends: siblings that run at the same time need leases of their own. A call that waits
-for a person gives its lease up.
+for a person, or for a call that another process runs, gives its lease up.
 
 A tree is on one loop, and so are its leases; only the pool is shared between loops.
 """
@@ -107,6 +107,12 @@ def give_up_lease(node: CallNode) -> None:
     """
     leases, above = node.tree.part(Leases), upwards(node)
     while (lease := leases.usable(above)) is not None:
+        lease.close()
+
+
+def close_leases(node: CallNode) -> None:
+    """Close all leases of the tree of *node*: nothing in it sends requests in this process."""
+    for lease in tuple(node.tree.part(Leases).by_holder.values()):
         lease.close()
 
 
