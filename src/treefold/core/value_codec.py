@@ -280,8 +280,8 @@ class ValueDecoder:
     def __init__(self, text_of: Callable[[str], str]) -> None:
         self._decoder = json.JSONDecoder(object_hook=lambda data: _decoded(data, text_of))
         # The parser of pydantic takes half the time, but importing it would take longer than that.
-        pydantic_core = sys.modules.get("pydantic_core")
-        self._from_json = None if pydantic_core is None else pydantic_core.from_json
+        # Another thread may just be importing it.
+        self._from_json = getattr(sys.modules.get("pydantic_core"), "from_json", None)
 
     def read(self, text: str) -> Any:
         """Return the value of *text*.
