@@ -22,6 +22,7 @@ from treefold import (
     attach,
 )
 from treefold.core.shared_store import is_shared
+from treefold.engines import InProcess, Ticket
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.toolbox import human_in_loop
 
@@ -183,6 +184,58 @@ def test_a_caller_that_is_taken_over_finds_its_remote_call_again(workers: Worker
     gate.set()
     eventually(lambda: second.get_view(node.id).outputs == ["done"], "the end")
     assert runs == [1]
+
+
+class Withholding(InProcess):
+    """Delivers no drive of the queue "far" until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = threading.Event()
+
+    async def submit(self, ticket: Ticket) -> None:
+        if ticket.queue != "far" or self.is_open.is_set():
+            await super().submit(ticket)
+
+
+def test_a_remote_call_that_another_worker_has_begun_is_finished_by_that_of_its_caller(
+    workers: Workers,
+):
+    """The worker of the caller has to read first what the other one has written."""
+    begun, gate = threading.Event(), threading.Event()
+
+    async def wait(ctx: RunContext, n: int) -> int:
+        first = await ctx.invoke(ADD, {"a": n, "b": n})
+        begun.set()
+        while not gate.is_set():  # noqa: ASYNC110 - it is set in another thread
+            await asyncio.sleep(0.01)
+        return await ctx.invoke(ADD, {"a": first, "b": 1})
+
+    work = calling("work", remote("wait", wait, uses=[ADD], repeatable=True))
+    engine = Withholding()
+
+    async def main() -> Any:
+        stop = asyncio.Event()
+        async with (
+            Runtime(
+                [work], store=workers.url, worker=serving("near", "far"), engine=engine
+            ) as near,
+            asyncio.TaskGroup() as group,
+        ):
+            group.create_task(near.work(stop=stop))
+            far = Runtime([work], store=workers.url, worker=serving("far"))
+            far.recover()
+            node = near.invoke(work, {"n": 2}, queue="near")
+            await asyncio.to_thread(eventually, begun.is_set)
+            await asyncio.to_thread(far.close)
+            engine.is_open.set()
+            gate.set()
+            async with asyncio.timeout(PATIENCE):
+                result = await node
+            stop.set()
+        return result
+
+    assert asyncio.run(main()) == [5]
 
 
 def test_what_cannot_be_sent_is_refused_before_anything_is_written(workers: Workers):

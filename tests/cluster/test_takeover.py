@@ -30,7 +30,10 @@ def killed_and_finished(url: str, folder: Path, kill: str, *, remote: bool = Fal
             before = second.committed()
             second.runtime.recover()
             outputs = second.finish() if before.lines else {}
-            assert not before.lines or faults(before, read(effects), outputs) == []
+            found = (
+                faults(before, second.committed(), read(effects), outputs) if before.lines else []
+            )
+            assert found == [], found
     finally:
         second.close()
     return was_killed
@@ -68,7 +71,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing_any_
             assert first.close() == 0
             found = [line for line in read(effects)[lines:] if line["what"] == "begin"]
             assert found == []
-        assert faults(before, read(effects), outputs) == []
+        assert faults(before, second.committed(), read(effects), outputs) == []
     finally:
         second.close()
 
@@ -83,6 +86,6 @@ def test_a_wrong_clock_costs_nobody_a_tree(url: str, tmp_path: Path):
             before = second.committed()
             outputs = second.finish()
             assert first.is_running
-        assert faults(before, read(effects), outputs) == []
+        assert faults(before, second.committed(), read(effects), outputs) == []
     finally:
         second.close()

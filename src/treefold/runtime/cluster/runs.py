@@ -241,8 +241,12 @@ class Runs:
         return f"the version it began with: {pinned}" if pinned else ""
 
     def _run_in_place(self, ownership: Ownership) -> Run | None:
-        """Run a remote call whose caller this process runs, as part of that tree."""
-        node = self._engine.loaded(ownership.node) if is_remote(ownership) else None
+        """Run a remote call whose caller this process runs, as part of that tree.
+
+        If another worker has begun it, what that one has written has to be read first.
+        """
+        is_new = is_remote(ownership) and not ownership.written
+        node = self._engine.loaded(ownership.node) if is_new else None
         if node is None or not self._remote_calls.run_here(node):
             return None
         journal = node.tree.journal
@@ -450,7 +454,14 @@ class Runs:
         if run is not None:
             run.is_leaving = True
             run.rested.set()
-        self._host.spawn(self._unload(journal, root), f"loss of tree {root.tree.id}")
+        self._host.spawn(self._unload_lost(journal, root), f"loss of tree {root.tree.id}")
+
+    async def _unload_lost(self, journal: DriveJournal, root: CallNode) -> None:
+        """Remove a tree from memory; should no other worker have it, one may take it."""
+        ownership = journal.drive.ownership
+        await self._unload(journal, root)
+        if ownership is not None:
+            await insist(partial(self._store.release, ownership, parked=False))
 
     def begin_commands(self, node: int) -> bool:
         """Keep a tree here while commands are executed; False if it cannot be."""
