@@ -4,9 +4,10 @@ treefold run examples/digest.py:digest --model local --store run.db
 
 Code reads the texts. An agent keeps one sentence of each; code looks whether every word of it is in
 the text, has a second agent try if not, and takes the text's own first sentence in the end. An
-ensemble, the same agent asked twice, makes one paragraph of the notes, and a last agent chooses how
-the digest begins. The result says which part is whose: the prompts are made for the small model
-that runs here (``treefold local fetch``), and that one is easily wrong.
+ensemble, the same agent asked twice at a temperature at which its answers differ, makes one
+paragraph of the notes, and a last agent chooses how the digest begins. The result says which part
+is whose: the prompts are made for the small model that runs here (``treefold local fetch``), and
+that one is easily wrong.
 
 It can be killed at any moment; the same command goes on, and asks for no answer twice.
 """
@@ -23,7 +24,8 @@ from treefold import Ensemble, EnsembleError, Function, NoAnswerError, RunContex
 from treefold.models import ModelSettings
 
 EXACTLY = ModelSettings(temperature=0, thinking=0, max_tokens=1000)
-LOOSELY = ModelSettings(temperature=0.1, thinking=0, max_tokens=300)  # or two would say the same
+# With 0.1 the small model says the same twice; the higher, the more of it is not in the notes.
+LOOSELY = ModelSettings(temperature=0.3, thinking=0, max_tokens=300)
 KEEP = "Keep the one sentence of this text that says most, and leave out the rest."
 MOSTLY = 0.75  # of the words
 

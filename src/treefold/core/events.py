@@ -281,7 +281,9 @@ class ProcessDied(Event):
 
 @fact
 class TreeResumed(Event):
-    """Another process than before runs this top-level or remote call, and those below it.
+    """Another process runs this top-level or remote call, and those below it, after a stop.
+
+    If the process before died, there is a ``ProcessDied`` instead.
 
     Example:
         >>> from treefold.events import TreeResumed

@@ -288,7 +288,7 @@ class CallRecord:
         self.phases = self.phases or []
         return self.phases
 
-    def _take_up(self, event: TreeResumed) -> None:
+    def _take_up(self, event: TreeResumed | ProcessDied) -> None:
         phases, last = self._phases(), _last_time(self)
         close_phase(phases, last)
         phases.append(Phase(PhaseKind.Down, last, event.at))
@@ -333,9 +333,6 @@ class CallRecord:
         self.notices.append(event.text)
         self.unclaimed += event.calls
         self.version = event.version or self.version
-
-    def _change_nothing(self, event: ProcessDied) -> None:
-        """Only recovery reads this event."""
 
     # The conversation
 
@@ -453,7 +450,7 @@ class CallRecord:
         QuestionAsked: _ask,
         QuestionSettled: _settle,
         NoticeGiven: _notice,
-        ProcessDied: _change_nothing,
+        ProcessDied: _take_up,
         TreeResumed: _take_up,
         ConversationOpened: _open,
         AgentEdited: _edit_agent,

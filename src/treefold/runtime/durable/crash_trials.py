@@ -100,10 +100,17 @@ class CrashTrials:
         self._recovering = True
 
     def admit(self, root: CallNode, request: CallRequest, *, was_killed: bool) -> None:
-        """Count the death of its last driver, if it died, against a tree that is to be resumed."""
+        """Count the death of its last driver, if it died, against a tree that is to be resumed.
+
+        Publishes that another process resumes it, which says from when to when none did.
+        """
         death = root.tree.last_death
         deaths = was_killed + (0 if death is None else death.deaths)
-        if not deaths or root.id in self._counted:
+        if root.id in self._counted:
+            return
+        if not deaths:
+            if root.record.started is not None and not root.has_ended:
+                root.tree.publish(TreeResumed(root.id, time.time()))
             return
         self._counted.add(root.id)
         if deaths < _SUSPICIOUS:

@@ -41,12 +41,17 @@ function describe({ shared, again }) {
         make("strong", {}, `${grouped(total.tokens)} tokens, ${price(total.cost)}`), ".")
       : make("p", {}, "No model is asked again, as far as is known now."),
     asked.length > 0 && make("table.usage", {},
-      make("thead", {}, make("tr", {}, ["Function", "Model", "Responses", "Tokens", "Cost"].map(
+      make("thead", {}, make("tr", {}, ["Function and model", "Responses", "Tokens", "Cost"].map(
         (title) => make("th", { scope: "col" }, title)
       ))),
       make("tbody", {}, asked.map((one) => make("tr", {},
-        make("th", { scope: "row" }, make("bdi", {}, oneLine(one.function))),
-        make("td", {}, make("bdi", {}, oneLine(one.model ?? ""))),
+        make(
+          "th",
+          { scope: "row" },
+          make("bdi.fn", {}, oneLine(one.function)),
+          " ",
+          make("bdi.model", {}, oneLine(one.model ?? "")),
+        ),
         make("td", {}, grouped(one.responses)),
         make("td", {}, grouped(one.tokens)),
         make("td", {}, price(one.cost)))))),
