@@ -289,8 +289,9 @@ class CallRecord:
         return self.phases
 
     def _take_up(self, event: TreeResumed | ProcessDied) -> None:
-        phases, last = self._phases(), _last_time(self)
-        close_phase(phases, last)
+        phases, last = self._phases(), _last_time(self, event.at)
+        if phases and phases[-1].start <= last:  # it is of the process before
+            close_phase(phases, last)
         phases.append(Phase(PhaseKind.Down, last, event.at))
 
     def _fork(self, event: TreeForked) -> None:
@@ -464,18 +465,21 @@ class CallRecord:
     }
 
 
-def _last_time(top: CallRecord) -> float:
-    """Return the time of the last event of *top* and all calls below it, as far as records show."""
+def _last_time(top: CallRecord, until: float) -> float:
+    """Return when *top* or a call below it had its last event before *until*, as records show."""
     last, stack = 0.0, [top]
     while stack:
         record = stack.pop()
         stack.extend(record.children)
         ended = None if record.ended is None else record.ended.at
         for at in (record.requested.at, record.started, record.forked, ended):
-            last = max(last, at or 0.0)
-        for _, start, end in record.phases:
-            last = max(last, start, end or 0.0)
-    return last
+            if at is not None and last < at < until:
+                last = at
+        for _, *times in record.phases:
+            for at in times:
+                if at is not None and last < at < until:
+                    last = at
+    return last or until
 
 
 class TreeFold(dict[int, CallRecord]):

@@ -109,8 +109,8 @@ class CrashTrials:
         if root.id in self._counted:
             return
         if not deaths:
-            if root.record.started is not None and not root.has_ended:
-                root.tree.publish(TreeResumed(root.id, time.time()))
+            if root.record.started is not None:
+                _publish_with_next(root, TreeResumed(root.id, time.time()))
             return
         self._counted.add(root.id)
         if deaths < _SUSPICIOUS:
@@ -206,6 +206,19 @@ class _Suspect:
         args = root.inputs if self._gate is None else await self._gate(context)
         root.tree.publish(ProcessDied(root.id, time.time(), self.deaths))
         return args
+
+
+def _publish_with_next(root: CallNode, event: Event) -> None:
+    """Publish *event* after the next event of the tree, unless that ends it.
+
+    Alone it would have to be saved before the tree continues.
+    """
+
+    def publish() -> None:
+        if root.record.ended is None and root.conclusion is None:
+            root.tree.publish(event)
+
+    root.tree.on_next_event(publish)
 
 
 def _done(root: CallNode) -> tuple[int, int]:
