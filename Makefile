@@ -37,7 +37,7 @@ help:
 	@echo "make lint      run the checks only: style, types, direction of imports"
 	@echo "make bench     measure what calls, turns, imports, sessions, journals, traces and engines cost"
 	@echo "make crash     kill a program at every moment, and see whether it goes on"
-	@echo "make cluster   kill a worker at every commit, and see whether another goes on"
+	@echo "make cluster   kill workers at every commit, cut off the database, and see whether others go on"
 	@echo "make pictures  make the pictures of the README anew"
 	@echo "make pages     write anew what the commands of the tutorial print"
 	@echo "make docs      build the documentation, in build/site"

@@ -33,6 +33,8 @@ SLOW: Final = (
     "tests/cli",
     "tests/examples",
     "tests/journal",
+    "tests/cluster",
+    "tests/stores/postgres",
     "tests/engines/test_procrastinate",
     "tests/engines/test_temporal",
     "tests/views/web",

@@ -120,6 +120,13 @@ class PostgresServer:
         self.stop()
         self.start()
 
+    def leave_running(self) -> None:
+        """Leave the server to another process, which ends it."""
+        process, self._process = self._process, None
+        if process is not None:
+            # Otherwise Popen warns that the server still runs when this process ends.
+            process.returncode = 0
+
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None:
@@ -236,8 +243,6 @@ def free_port() -> int:
 
 # One server for all workers of a test run
 
-_kept: Final[list[PostgresServer]] = []  # lives longer than the worker that has started it
-
 
 class SharedServer:
     """The server of a test run, started by the first test that needs it.
@@ -271,9 +276,9 @@ def shared_url() -> str:
         known = folder / "server"
         if not known.exists():
             server = PostgresServer().start()
-            _kept.append(server)
             about = {"pid": server.pid, "folder": str(server.folder), "url": server.url()}
             known.write_text(json.dumps(about))
+            server.leave_running()
         return json.loads(known.read_text())["url"]
 
 

@@ -20,8 +20,8 @@ import warm_python
 PATIENCE = 60
 CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
 
-# What readline itself sends: that pasted lines are to be marked, and where the cursor goes.
-_READLINE = re.compile(r"\x1b\[\?2004[hl]\r?|\x1b\[[0-9]*[CDGK]")
+# What cannot be seen: readline marks pasted lines and moves the cursor, and lines wrap or do not.
+_UNSEEN = re.compile(r"\x1b\[\?2004[hl]\r?|\x1b\[[0-9]*[CDGK]|\x1b\[\?7[hl]")
 
 
 class Terminal:
@@ -51,7 +51,7 @@ class Terminal:
     @property
     def shown(self) -> str:
         """What there is to be seen, with line breaks as usual."""
-        return _READLINE.sub("", self.raw).replace("\r\n", "\n")
+        return _UNSEEN.sub("", self.raw).replace("\r\n", "\n")
 
     @property
     def screen(self) -> list[str]:

@@ -5,6 +5,8 @@ for the file that is named like what it was called with.
 """
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 from notes_in_files import note
@@ -59,6 +61,15 @@ async def mail(ctx: RunContext, folder: str, name: str) -> str:
 async def ask(ctx: RunContext, text: str) -> str:
     """Ask a person."""
     return await ctx.ask(text, ["yes", "no"])
+
+
+@tool(repeatable=True)
+async def poison(folder: str, name: str) -> str:
+    """End the process, until there is a file of that name."""
+    note(folder, "deaths", name)
+    if not (Path(folder) / name).exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return name
 
 
 @tool

@@ -20,11 +20,21 @@ LEASE: Final = 3.0  # seconds
 class WorkerProcess:
     """A worker with the functions of ``worker_functions``, which is ready when this is made.
 
+    If it is *doomed*, it may have ended by then.
+
     Attributes:
         name: its name, unless an option says otherwise.
     """
 
-    def __init__(self, url: str, name: str, folder: Path, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        folder: Path,
+        options: Sequence[str] = (),
+        *,
+        doomed: bool = False,
+    ) -> None:
         self.name = name
         self._file = folder / f"{name}.log"
         words = [FUNCTIONS, "--name", name, "--lease", f"{LEASE:g}", "-v", *options]
@@ -40,7 +50,7 @@ class WorkerProcess:
                 cwd=TESTS,
             )
         wait(lambda: " is ready " in self.said or self._program.poll() is not None)
-        assert self._program.poll() is None, self.said
+        assert doomed or self._program.poll() is None, self.said
 
     @property
     def said(self) -> str:

@@ -9,7 +9,6 @@ were under way in the killed worker may be repeated.
 """
 
 import argparse
-import json
 import os
 import re
 import signal
@@ -22,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from database import temporary_database
 from model_server import ModelServer
@@ -30,11 +29,14 @@ from weather import measure_now, report
 
 from treefold import ModelText, Node, NodeView, Runtime, ToolUse, attach
 from treefold.engines import Procrastinate
+from treefold.stores import WorkerRow
+from treefold.stores.postgres import PostgresStore
 
 HERE = Path(__file__).parent
 PATIENCE = 300.0  # seconds for everything
 LOOK = 0.2  # seconds between two looks
-CITIES = ("Lyon", "Oslo", "Riga", "Cork", "Bern", "Graz", "Turin", "Vaasa", "Porto", "Split")
+CITIES = ("Lyon", "Oslo")
+REPLIES_EACH = 2  # of the model, for each city: it calls a function, and then answers
 
 
 @dataclass
@@ -55,17 +57,19 @@ def main() -> int:
         server = None
         model: str = options.model
         if model == "scripted":
-            server = stack.enter_context(ModelServer(options.seconds))
+            # However quick the workers are, half of the work is left when one of them is killed.
+            half = options.runs * len(CITIES) * REPLIES_EACH // 2
+            server = stack.enter_context(ModelServer(options.seconds, pause_after=half))
             model = f"openai:scripted@{server.url}"
         workers = stack.enter_context(working(url, model, options))
         viewer = stack.enter_context(viewing(url))
         engine = Procrastinate(url)
         runtime = stack.enter_context(Runtime([report], store=url, engine=engine))
         say(f"look at it: {viewer}")
-        cities = [[f"{one} {run}" for one in CITIES[:2]] for run in range(1, options.runs + 1)]
+        cities = [[f"{one} {run}" for one in CITIES] for run in range(1, options.runs + 1)]
         nodes = [runtime.invoke(report, {"cities": some}) for some in cities]
         say(f"submitted {len(nodes)} runs to {len(workers)} workers")
-        taken_over = follow(nodes, url, workers)
+        taken_over = follow(nodes, url, workers, server)
         faults = [
             fault
             for node, some in zip(nodes, cities, strict=True)
@@ -153,39 +157,40 @@ def viewing(url: str) -> Generator[str]:
         viewer.wait(30)
 
 
-def follow(nodes: list[Node], url: str, workers: list[Worker]) -> int:
+def follow(nodes: list[Node], url: str, workers: list[Worker], server: ModelServer | None) -> int:
     """Show the progress, and kill a worker in the middle; return how many runs it had."""
     end, taken_over, is_killed = time.monotonic() + PATIENCE, 0, False
-    while not all(node.state.final for node in nodes):
-        if time.monotonic() > end:
-            raise SystemExit(f"not all runs have ended after {PATIENCE:g} s")
-        ended = sum(node.state.final for node in nodes)
-        rows = list_workers(url)
-        shown = [
-            f"{row['name']} " + ("is dead" if row["state"] == "dead" else f"runs {row['owned']}")
-            for row in rows
-        ]
-        progress(f"{ended:3} of {len(nodes)} ended; {', '.join(shown)}")
-        victim = max(rows, key=lambda row: row["owned"])
-        if not is_killed and ended >= len(nodes) // 4 and victim["owned"]:
-            process = next(one.process for one in workers if one.name == victim["name"])
-            process.kill()
-            process.wait()
-            is_killed = True
-            (taken_over,) = [row["owned"] for row in list_workers(url) if row["id"] == victim["id"]]
-            say(f"killed {victim['name']} with SIGKILL, which ran {taken_over} of them")
-        time.sleep(LOOK)
+    with PostgresStore(url) as store:
+        while not all(node.state.final for node in nodes):
+            if time.monotonic() > end:
+                raise SystemExit(f"not all runs have ended after {PATIENCE:g} s")
+            ended = sum(node.state.final for node in nodes)
+            rows = list_workers(store)
+            progress(f"{ended:3} of {len(nodes)} ended; {', '.join(map(describe, rows))}")
+            is_halfway = ended >= len(nodes) // 4 or (server is not None and server.paused.is_set())
+            victim = max(rows, key=lambda row: row.drives)
+            if not is_killed and is_halfway and victim.drives:
+                process = next(one.process for one in workers if one.name == victim.info.name)
+                process.kill()
+                process.wait()
+                is_killed = True
+                (taken_over,) = [row.drives for row in list_workers(store) if row.id == victim.id]
+                say(f"killed {victim.info.name} with SIGKILL, which ran {taken_over} of them")
+                if server is not None:
+                    server.go_on()
+            time.sleep(LOOK)
     say(f"all {len(nodes)} have ended")
     return taken_over
 
 
-def list_workers(url: str) -> list[dict[str, Any]]:
-    """Return what ``treefold workers`` says, without programs that only submit."""
-    command = [sys.executable, "-m", "treefold", "workers", "--json"]
-    env = os.environ | {"TREEFOLD_STORE": url}
-    done = subprocess.run(command, env=env, check=True, capture_output=True)
-    rows: list[dict[str, Any]] = json.loads(done.stdout)
-    return sorted((row for row in rows if row["queues"]), key=lambda row: row["name"])
+def list_workers(store: PostgresStore) -> list[WorkerRow]:
+    """Return what ``treefold workers`` lists, without programs that only submit."""
+    return sorted((row for row in store.workers() if row.load.slots), key=lambda row: row.info.name)
+
+
+def describe(worker: WorkerRow) -> str:
+    """Say what a worker does."""
+    return f"{worker.info.name} " + (f"runs {worker.drives}" if worker.alive else "is dead")
 
 
 def check_result(node: Node, cities: list[str], *, exact: bool) -> str | None:

@@ -34,15 +34,20 @@ class ModelServer:
 
     Args:
         seconds: how long it thinks, more or less.
+        pause_after: how many replies it gives before it waits for ``go_on``.
 
     Attributes:
         asked: all requests, in order.
+        paused: set when it waits.
         url: what ``--model`` names.
     """
 
-    def __init__(self, seconds: float = 0.3) -> None:
+    def __init__(self, seconds: float, pause_after: int) -> None:
         self.asked: list[Asked] = []
+        self.paused = threading.Event()
         self._seconds = seconds
+        self._pause_after = pause_after
+        self._may_go_on = threading.Event()
         self._numbers = count(1)
         self._lock = threading.Lock()
         server = self
@@ -73,6 +78,9 @@ class ModelServer:
         with self._lock:
             number = next(self._numbers)
             self.asked.append(Asked(f"{prompt} ({len(results)} results)", number))
+        if number > self._pause_after and not self._may_go_on.is_set():
+            self.paused.set()
+            self._may_go_on.wait()
         # Not all runs do the same thing at the same time.
         time.sleep(self._seconds * (0.5 + number * 7 % 10 / 10))
         city = prompt.split(" of ")[1].split(" this week")[0]
@@ -84,10 +92,15 @@ class ModelServer:
         text = f"{city}: {sum(week) / len(week):.1f} degrees on average (reply-{number})"
         return _stream({"role": "assistant", "content": text}, "stop")
 
+    def go_on(self) -> None:
+        """Give the replies that wait, and all others."""
+        self._may_go_on.set()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self.go_on()
         self._http.shutdown()
         self._http.server_close()
 

@@ -20,7 +20,7 @@ The conversation of an agent with its model:
     NoticeGiven: something for the person who runs the tree.
 
 Trees that are resumed or forked:
-    ProcessDied, CallReopened: a call runs again in another process.
+    TreeResumed, ProcessDied, CallReopened: a call runs again in another process.
     TreeForked, CallInherited, AgentEdited: a fork shares calls with another tree.
 
 For programs in other languages:

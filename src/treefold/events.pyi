@@ -29,6 +29,7 @@ from treefold.core.events import (
     QuestionAsked as QuestionAsked,
     QuestionSettled as QuestionSettled,
     TreeForked as TreeForked,
+    TreeResumed as TreeResumed,
     ValueSent as ValueSent,
 )
 from treefold.runtime.trees.event_stream import EventStream as EventStream

@@ -275,13 +275,13 @@ def test_a_call_is_made_with_other_arguments_in_a_fork(eyes: Eyes):
         detail = choose(page, "publish")
         detail.get_by_role("button", name="Fork… 1.6 publish").click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_label("With other arguments").check()
+        dialog.get_by_label("Edit arguments").check()
         dialog.get_by_label("Arguments", exact=True).fill('{"text": "brief"}')
         dialog_button(page, "Fork")
         expect(page.get_by_role("link", name="fork of run 1")).to_be_visible()
         detail = choose(page, "publish")
         detail.get_by_role("button", name="publish", exact=True).click()
-        expect(call(page, "publish")).to_contain_text("'publish: 5 characters'")
+        expect(call(page, "publish")).to_contain_text("publish: 5 characters")
 
 
 def test_what_the_server_refuses_is_said_as_a_sentence(eyes: Eyes):
@@ -292,7 +292,7 @@ def test_what_the_server_refuses_is_said_as_a_sentence(eyes: Eyes):
         detail = choose(page, "write_digest")
         detail.get_by_role("button", name="Fork… 1.5 write_digest").click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_label("With other arguments").check()
+        dialog.get_by_label("Edit arguments").check()
         dialog.get_by_label("Arguments", exact=True).fill("[1, 2]")
         dialog_button(page, "Fork")
         expect(dialog.get_by_role("alert")).to_have_text("Args must be an object, got [1, 2].")

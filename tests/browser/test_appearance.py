@@ -107,15 +107,21 @@ def test_every_screen(eyes: Eyes, scheme: str, size: str):
         open_run(page, "wednesday")
         state(call(page, "publish"), "waits for you")
         check(page, eyes, f"tree_{kind}")
-        for tab in ("Timeline", "Flame graph"):
+        for tab in ("Timeline", "Flame graph", "Time and cost"):
             page.get_by_role("tab", name=tab).click()
-            expect(page.locator(".frame, .bar").first).to_be_visible()
+            expect(page.locator(".frame, .bar.parted, .split-bar").first).to_be_visible()
             check(page, eyes, f"{tab.partition(' ')[0].lower()}_{kind}")
         page.get_by_role("tab", name="Tree").click()
         detail = choose(page, "summarise")
         detail.locator("summary", has_text="characters").click()
         expect(detail.get_by_text("I should read it")).to_be_visible()
         check(page, eyes, f"call_{kind}")
+        for name in ("Input and output", "Raw", "Usage"):
+            detail.get_by_role("tab", name=name).click()
+            check(page, eyes, f"call_{name.partition(' ')[0].lower()}_{kind}")
+        page.goto(f"{stage.viewer.address}/#/totals")
+        expect(page.get_by_role("table").first).to_contain_text("summarise")
+        check(page, eyes, f"totals_{kind}")
         page.goto(f"{stage.viewer.address}/#/compare/1/26")
         expect(page.get_by_role("heading", level=1)).to_contain_text("beside run")
         check(page, eyes, f"compare_{kind}")

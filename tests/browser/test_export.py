@@ -40,6 +40,21 @@ def ended(id: int) -> Callable[[treefold.Observer], object]:
     return lambda observer: any(tree.id == id and tree.state.final for tree in observer.trees())
 
 
+def test_a_file_of_a_fork_marks_its_shared_calls(eyes: Eyes, tmp_path: Path):
+    store = treefold.SqliteStore(tmp_path / "run.db")
+    with staged(store=store) as stage:
+        page = eyes.open(stage.url)
+        node = stage.digest(key="nightly")
+        when(page, stage.runtime.questions)
+        fork = stage.runtime.fork(stage.runtime.get_view(node.id).children[-1].id)
+        when(page, lambda: len(stage.runtime.questions()) == 2)
+        target = str(tmp_path / "fork.html")
+        assert main(["export", str(fork.id), "--html", target, "--store", store.name]) == 0
+    page = eyes.open(Path(target).as_uri())
+    expect(calls(page).get_by_role("img", name=f"shared with node {node.id}")).to_have_count(10)
+    expect(calls(page).get_by_role("link")).to_have_count(0)
+
+
 def test_a_run_is_read_from_a_file(eyes: Eyes, tmp_path: Path):
     with staged() as stage:
         node = stage.digest(key="nightly")

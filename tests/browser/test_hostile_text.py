@@ -82,10 +82,14 @@ def look_at_everything(page: Page, stage: Stage) -> None:
     state(call(page, "agent"), "success")
     for path in ("1", "1.1", "1.2"):
         choose(page, path)
-        for summary in page.get_by_role("complementary").locator("summary").all():
-            summary.click()
-        check_harmless(page)
-    for tab in ("Timeline", "Flame graph"):
+        detail = page.get_by_role("complementary")
+        for tab in detail.get_by_role("tab").all():
+            tab.click()
+            for summary in detail.locator("summary").filter(visible=True).all():
+                summary.click()
+            check_harmless(page)
+        detail.get_by_role("tab").first.click()
+    for tab in ("Timeline", "Flame graph", "Time and cost"):
         page.get_by_role("tab", name=tab).click()
         check_harmless(page)
     page.get_by_role("tab", name="Tree").click()
@@ -112,6 +116,26 @@ def test_hostile_text_is_shown_as_text(eyes: Eyes, wide: bool):  # noqa: FBT001 
         expect(said).to_contain_text("\\u200f")
         expect(said).to_contain_text("\\U000e0041")
         expect(said).to_contain_text(JOINED)
+        check_harmless(page)
+
+
+def test_the_list_of_runs_and_the_dialogs_show_hostile_text_as_text(eyes: Eyes):
+    with staged(agent, script=model()) as stage:
+        first = stage.runtime.invoke(agent, {"text": HOSTILE}, key=f"key {MARKUP}")
+        first.result(60)
+        second = stage.runtime.invoke(agent, {"text": f"other {HOSTILE}"})
+        page = eyes.open(stage.url)
+        row = page.get_by_role("grid").get_by_role("row").filter(has_text="key ")
+        expect(row.locator(".input")).to_contain_text("<script>")
+        expect(row.locator(".model")).to_have_text("<b>model</b>\\u202e")
+        check_harmless(page)
+        open_run(page, "key ")
+        choose(page, "1").get_by_role("button", name="Fork…").click()
+        expect(page.get_by_label("What will be asked again")).to_contain_text("<b>model</b>")
+        check_harmless(page)
+        page.keyboard.press("Escape")
+        page.goto(f"{stage.viewer.address}/#/compare/{first.id}/{second.id}")
+        expect(page.locator("del.word").first).to_be_visible()
         check_harmless(page)
 
 

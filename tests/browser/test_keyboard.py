@@ -193,7 +193,7 @@ def test_assistive_technology_is_told_what_is_there(eyes: Eyes):
         expect(page.locator("body")).to_match_aria_snapshot("""
           - banner:
             - 'link "treefold: all runs"'
-            - status: live
+            - status: program running
             - button "1 question for you"
             - button /Colours/
             - button "Keys"

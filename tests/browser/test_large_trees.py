@@ -134,10 +134,22 @@ def test_a_flame_graph_draws_what_can_be_seen(eyes: Eyes, five_thousand: Any):
     expect(page.get_by_role("row").filter(has_text="square")).to_contain_text("4900")
 
 
-def test_a_timeline_has_only_rows_in_sight(eyes: Eyes, five_thousand: Any):
+def test_a_timeline_has_only_rows_in_sight(eyes: Eyes, five_thousand: Any, record_property: Any):
     page = opened(eyes, five_thousand, "/timeline")
-    expect(page.get_by_role("treegrid")).to_have_attribute("aria-rowcount", "5002")
+    grid = page.get_by_role("treegrid")
+    expect(grid).to_have_attribute("aria-rowcount", "5002")
+    expect(page.locator(".bar.parted").first).to_be_visible()
     assert calls(page).count() < 80
+    record_property("milliseconds of a frame while scrolling", grid.evaluate(SCROLL))
+    assert page.locator(".bar > *").count() < 2_000
+    page.get_by_role("button", name="critical path only").click()
+    expect(grid).not_to_have_attribute("aria-rowcount", "5002")
+    expect(calls(page).first).to_be_visible()
+
+
+def test_time_and_cost_of_thousands_of_calls_are_summed(eyes: Eyes, five_thousand: Any):
+    page = opened(eyes, five_thousand, "/time")
+    expect(page.get_by_role("row", name="square")).to_contain_text("4,900")
 
 
 def test_thousands_of_calls_that_come_in_live_are_shown(eyes: Eyes):

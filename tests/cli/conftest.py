@@ -62,7 +62,7 @@ def url() -> str:
 
 @pytest.fixture
 def start_worker(url: str, tmp_path: Path) -> Iterator[StartWorker]:
-    """Start workers, which are ended after the test."""
+    """Start workers, which are ended after the test; if it fails, it shows what they said."""
     workers: list[WorkerProcess] = []
 
     def start(*options: str, name: str = "first") -> WorkerProcess:
@@ -72,3 +72,4 @@ def start_worker(url: str, tmp_path: Path) -> Iterator[StartWorker]:
     yield start
     for worker in workers:
         worker.kill()
+        print(f"{worker.name} said:\n{worker.said}")  # noqa: T201 - pytest shows it

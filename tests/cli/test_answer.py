@@ -64,7 +64,7 @@ def test_a_call_is_approved(driver: Driver):
     accepted(driver.file, question, "allow")
     assert driver.result(id) == "Tidied."
     rows = treefold("tree", id, "--json", "--store", driver.file).json
-    assert rows[-1]["result"] == "'deleted old'"
+    assert rows[-1]["result"] == "deleted old"
 
 
 def test_a_call_is_denied(driver: Driver):
@@ -72,7 +72,7 @@ def test_a_call_is_denied(driver: Driver):
     accepted(driver.file, question, "deny")
     assert driver.result(id) == "Tidied."
     rows = treefold("tree", id, "--json", "--store", driver.file).json
-    assert "'deleted old'" not in [row["result"] for row in rows]
+    assert "deleted old" not in [row["result"] for row in rows]
 
 
 def test_a_paused_run_is_answered_resume(driver: Driver):

@@ -82,7 +82,7 @@ def test_a_row_has_the_documented_fields(survey: Journal):
         "error", "status", "model", "started", "ended", "tokens", "total_tokens", "cost",
         "total_cost", "questions", "notices", "seq",
     }  # fmt: skip
-    assert (row["args"], row["result"], row["error"]) == ("text='moss'", "'Quite short.'", None)
+    assert (row["args"], row["result"], row["error"]) == ("text='moss'", "Quite short.", None)
     assert (row["tokens"], row["total_tokens"]) == (240, 240)
     assert (row["cost"], row["total_cost"]) == ("0.025", "0.025")
     assert (row["questions"], row["notices"]) == ([], 0)
@@ -245,7 +245,7 @@ def test_diff_as_json_has_pairs_of_rows_and_what_changed(tmp_path: Path):
     assert done.code == 1
     assert done.json["same"] is False
     [judged] = [row for row in done.json["rows"] if row["a"] and row["a"]["fn"] == "judge"]
-    assert (judged["same"], judged["b"]["result"]) == (False, "'Rather long.'")
+    assert (judged["same"], judged["b"]["result"]) == (False, "Rather long.")
     assert "result" in judged["changed"]
 
 

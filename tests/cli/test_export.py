@@ -24,6 +24,9 @@ def test_the_data_of_a_run_is_all_there_is_to_be_said(journal: Path, tmp_path: P
             "rows": data.rows(view),
             "details": data.details(view),
             "flame": {by: data.flame(view, by) for by in ("time", "tokens", "money")},
+            "shared": {},
+            "summary": data.summary(view),
+            "timing": data.timing(view),
         })
     )
     assert target.stat().st_mode & 0o777 == 0o600

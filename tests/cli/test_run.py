@@ -294,6 +294,19 @@ async def test_the_tree_keeps_moving_while_a_question_waits(tmp_path: Path):
         assert ("y" * 150) in "".join(terminal.screen)
 
 
+async def test_the_tree_keeps_moving_above_a_question_that_moves_half_of_it_off_the_screen(
+    tmp_path: Path,
+):
+    module = tmp_path / "job.py"
+    long = "\\n".join(f"line {number}" for number in range(1, 36))
+    module.write_text(ASKING_BESIDE.replace("Ready?", f"{long}\\nReady?"))
+    async with Terminal("-m", "treefold", "run", f"{module}:both", env={}) as terminal:
+        await terminal.see_on_screen("✓ 3 of 5 done", "  Ready?\n>")
+        assert terminal.screen[-1] == ">"
+        terminal.press("yes\n")
+        assert await terminal.exit_code() == 0
+
+
 async def test_a_question_that_is_answered_elsewhere_is_not_waited_for_at_the_terminal(
     tmp_path: Path,
 ):

@@ -22,9 +22,13 @@ def test_what_is_detached_is_run_by_a_worker(url: str, start_worker: StartWorker
     node = int(done.out)
     assert f"treefold tree {node} --store 'postgresql://" in done.err
     assert "no worker that serves 'default' has survey now" in done.err
-    start_worker()
+    (run,) = treefold("ps", "--json", "--store", url).json
+    assert run["state"] == "waiting"
+    worker = start_worker()
     assert result_of(url, node) == ["said one", "one"]
     assert noted(tmp_path, "asked") == ["one"]
+    assert f"survey (node {node}, path 1) started" in worker.said
+    assert "resumed" not in worker.said
     assert "no worker" not in detach(url, "survey", *options).err
 
 

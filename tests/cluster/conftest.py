@@ -1,13 +1,17 @@
 """A fresh schema in a real PostgreSQL for each test, and workers on it."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from postgres_server import new_name, shared_url, with_query
 from treefold import Function, Runtime, WorkerSettings
+
+# Whether every case is tried, as ``make cluster`` does, instead of some of each kind.
+EXHAUSTIVE: Final = os.environ.get("TREEFOLD_CLUSTER") == "exhaustive"
 
 # Short times, so that the tests need not wait; each heartbeat may be late by a second.
 QUICK = WorkerSettings(lease=3.0, beat=0.3, sweep=0.1, poll=0.1)

@@ -1,35 +1,106 @@
-"""Kill a worker before and after every commit: python -m cluster.exhaustive.
+"""Everything that can happen to a cluster, case by case: ``make cluster``, or
 
-Another worker takes each tree over, with and without remote calls. It takes long.
+    python -m cluster.exhaustive [kills] [outages] [poison] [commands] [deploys] [limits]
+
+Kills: a worker is killed before and after every commit of a run, and another finishes it, with and
+without remote calls. The rest are the tests of this folder, with all cases instead of some of each
+kind. It prints what it does, and ends with 1 if a rule was broken. COMMITS bounds the kills, and
+TREEFOLD_CLUSTER_TREES the trees of the limits.
 """
 
 import itertools
+import os
+import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from cluster.test_takeover import killed_and_finished
+from cluster.trial import TESTS
 from postgres_server import SharedServer, new_name, shared_url, with_query
 
+COMMITS: Final = int(os.environ.get("COMMITS", "200"))  # of a run, at most
+SUITES: Final[Mapping[str, Sequence[str]]] = {
+    "outages": ["test_outages.py"],
+    "poison": ["test_poison.py"],
+    "commands": ["test_commands.py"],
+    "deploys": ["test_deploys.py", "test_deployed_workers.py"],
+    "limits": ["test_limits.py"],
+}
+_LONGEST: Final = 3600.0  # seconds for one suite
 
-def main() -> None:
-    """Go through all commits of a run, until the worker is not killed any more."""
-    server = SharedServer()
+
+def say(text: str) -> None:
+    """Show where it is."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def kill_at_every_commit() -> int:
+    """Go through all commits of a run until the worker is not killed any more; count faults."""
+    server, broken = SharedServer(), 0
     try:
-        for remote in (False, True):
-            for moment in ("before", "after"):
-                for number in itertools.count(1):
-                    kill = f"{moment}:{number}"
-                    url = with_query(shared_url(), schema=new_name())
-                    with tempfile.TemporaryDirectory() as folder:
-                        killed = killed_and_finished(url, Path(folder), kill, remote=remote)
-                    if not killed:
+        for remote, moment in itertools.product((False, True), ("before", "after")):
+            kind = f"{'remote calls, ' if remote else ''}killed {moment}"
+            for number in range(1, COMMITS + 1):
+                try:
+                    if not _kill(f"{moment}:{number}", remote=remote):
+                        say(f"{kind}: all {number - 1} commits")
                         break
-                    sys.stdout.write(f"{'remote calls, ' if remote else ''}killed {kill}: right\n")
-                    sys.stdout.flush()
+                    say(f"{kind} commit {number}: right")
+                except AssertionError as error:
+                    broken += 1
+                    say(f"{kind} commit {number}: WRONG\n    {str(error)[:4000]}")
+            else:
+                say(f"{kind}: the first {COMMITS} commits")
     finally:
         server.close()
+    return broken
+
+
+def _kill(kill: str, *, remote: bool) -> bool:
+    url = with_query(shared_url(), schema=new_name())
+    with tempfile.TemporaryDirectory() as folder:
+        return killed_and_finished(url, Path(folder), kill, remote=remote)
+
+
+def run_suite(files: Sequence[str]) -> int:
+    """Run some tests of this folder with all cases; return 1 if one fails."""
+    here = Path(__file__).parent
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "-v"]
+    try:
+        done = subprocess.run(
+            [*command, *(str(here / file) for file in files)],
+            cwd=TESTS.parent,
+            env=os.environ | {"TREEFOLD_CLUSTER": "exhaustive"},
+            check=False,
+            timeout=_LONGEST,
+        )
+    except subprocess.TimeoutExpired:
+        say(f"not done in {_LONGEST:g} s")
+        return 1
+    return int(done.returncode != 0)
+
+
+def main(wanted: Sequence[str]) -> int:
+    """Do what is wanted, or everything."""
+    known = ("kills", *SUITES)
+    if unknown := set(wanted) - set(known):
+        say(f"{', '.join(sorted(unknown))}: not one of {', '.join(known)}")
+        return 2
+    broken: list[str] = []
+    for part in wanted or known:
+        began = time.monotonic()
+        say(f"==> {part}")
+        if kill_at_every_commit() if part == "kills" else run_suite(SUITES[part]):
+            broken.append(part)
+        say(f"==> {part}: {time.monotonic() - began:.0f} s")
+    say(f"a rule was broken: {', '.join(broken)}" if broken else "no rule was broken")
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -17,8 +17,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cluster.conftest import QUICK, Workers
+from cluster.conftest import EXHAUSTIVE, QUICK, Workers
 from cluster.gauge import Gauge, GaugedModel
+from cluster.leases import connect, end_lease
 from cluster.limited_agents import HELPER, LEAD, reply
 from cluster.test_shared_runtime import PATIENCE, eventually
 from postgres_server import PostgresServer
@@ -41,7 +42,7 @@ from treefold.stores import Ownership, StoredAccount
 from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel
 
-TREES = int(os.environ.get("TREEFOLD_CLUSTER_TREES", "40"))
+TREES = int(os.environ.get("TREEFOLD_CLUSTER_TREES", "1000" if EXHAUSTIVE else "60"))
 LIMIT = 7
 WORKER = Path(__file__).parent / "limited_worker.py"
 
@@ -312,9 +313,7 @@ def test_a_request_of_a_killed_worker_is_charged_with_its_estimate(url: str):
 
     with PostgresStore(url) as store:
         lost = ask(store)
-        path = f"SET search_path = {url.partition('schema=')[2]}"
-        with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
-            connection.execute(path.encode())
+        with connect(url) as connection:
             connection.execute(
                 "INSERT INTO drives (node, tree, epoch, queue, priority)"
                 " VALUES (1, 1, 2, 'default', 0)"
@@ -334,6 +333,7 @@ class Crew:
     """Worker processes, some of which are killed and replaced."""
 
     def __init__(self, url: str, port: int, limit: int, stack: ExitStack) -> None:
+        self._url = url
         self._command = [sys.executable, str(WORKER), url, str(port), str(limit)]
         self._stack = stack
         self.kills = 0
@@ -350,6 +350,7 @@ class Crew:
         self.members.remove(process)
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=PATIENCE)
+        end_lease(self._url, process.pid)
 
     @staticmethod
     def _end(process: subprocess.Popen[bytes]) -> None:
@@ -407,7 +408,9 @@ def test_the_limit_holds_for_many_trees_with_random_kills(
     next_kill = time.monotonic() + 0.5
     with attach(workers.url) as observer:
         while any(row.open for row in observer.trees()):
-            assert time.monotonic() < end, f"{gauge.answered} were answered"
+            assert time.monotonic() < end, (
+                f"{gauge.answered} were answered; {_open_drives(workers)}"
+            )
             if time.monotonic() > next_kill and crew.kills < max(3, TREES // 50):
                 crew.kill(rng.choice(crew.members))
                 crew.add()
@@ -416,15 +419,24 @@ def test_the_limit_holds_for_many_trees_with_random_kills(
         assert {observer.get_view(node.id).outputs for node in nodes} == {"Done."}
     assert gauge.most <= LIMIT
     assert gauge.most > 1
-    path = f"SET search_path = {workers.url.partition('schema=')[2]}"
-    with psycopg.connect(workers.url.partition("?")[0], autocommit=True) as connection:
-        connection.execute(path.encode())
-        found = connection.execute(
-            "SELECT (SELECT sum(calls) FROM accounts), (SELECT count(*) FROM holds)"
-        ).fetchone()
-    assert found is not None
+    with connect(workers.url) as connection:
+        [row] = connection.execute(
+            "SELECT (SELECT sum(calls) FROM accounts)::integer, (SELECT count(*) FROM holds)"
+        ).fetchall()
+    charged = sum(int(str(number)) for number in row)
     # Each request that was sent has been charged; one that a kill has kept from being sent, too.
-    assert 4 * TREES <= gauge.begun <= found[0] + found[1] <= gauge.begun + LIMIT * crew.kills
+    assert 4 * TREES <= gauge.begun <= charged <= gauge.begun + LIMIT * crew.kills
+
+
+def _open_drives(workers: Workers) -> str:
+    """Describe the drives that have not ended, and the workers, for the message of a failure."""
+    with connect(workers.url) as connection:
+        drives = connection.execute(
+            "SELECT * FROM drives WHERE wanted IS NOT NULL OR owner IS NOT NULL"
+        ).fetchall()
+        crew = connection.execute("SELECT id, process, seen, lease, load FROM workers").fetchall()
+        calls = connection.execute("SELECT * FROM nodes WHERE open").fetchall()
+    return f"drives: {drives}; workers: {crew}; calls: {calls}"
 
 
 def test_nested_agents_end_with_one_slot(workers: Workers, gauges: Any):

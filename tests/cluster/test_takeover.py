@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.conftest import QUICK
+from cluster.leases import end_lease
 from cluster.trial import Second, faults, worker
 from crash.effects import read
 
@@ -25,6 +26,7 @@ def killed_and_finished(url: str, folder: Path, kill: str, *, remote: bool = Fal
             was_killed = not first.is_running
             if was_killed:
                 assert first.wait() == KILLED
+                end_lease(url, first.pid)
             before = second.committed()
             second.runtime.recover()
             outputs = second.finish() if before.lines else {}

@@ -61,7 +61,7 @@ EVENTS = [
     events.CallResumed(2, AT),
     events.CallStarted(2, AT),
     events.ConversationOpened(2, "local", "You add.", ("add",), "none", PARTS),
-    events.LeaseAwaited(2),
+    events.LeaseAwaited(2, AT),
     events.RateAwaited(2, 1767225600.0, 1.5),
     events.NoticeGiven(2, "mind the gap", (1,)),
     events.HookDecided(2, "post_tool_use", "1/c", "hidden"),
@@ -76,6 +76,7 @@ EVENTS = [
     events.TreeForked(
         9, AT, "#9", 2, "add", is_agent=False, source=1, inherited=1, cut=3, length=4, reopened=(1,)
     ),
+    events.TreeResumed(1, AT),
     events.ValueSent(2, 0.5),
 ]
 CHILD = NodeView(

@@ -7,12 +7,16 @@ from typing import Any, Final
 
 import pytest
 
+from shared_stores import info
 from support import forever
 from treefold import CancellationException, CodeFunction, MemoryStore, NodeState, Runtime
-from treefold.core.errors import StoreError
+from treefold.core.errors import FencedError, StoreError
 from treefold.core.events import CallRequested, CallStarted
+from treefold.core.shared_store import Ownership
+from treefold.runtime.durable.drive import Drive
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.stores import Entry
+from treefold.stores.postgres import PostgresStore
 
 NO_NODE: Final[Any] = None  # no call waits for it
 
@@ -46,6 +50,27 @@ async def test_what_happens_during_a_long_commit_is_written_though_nothing_follo
             await asyncio.sleep(0.001)
     journal.close()
     assert [entry.kind for entry in store.entries(1)] == ["CallRequested", "CallStarted"]
+
+
+async def test_a_drive_that_is_lost_while_its_events_wait_does_not_stop_the_others(
+    postgres_url: str,
+):
+    with PostgresStore(postgres_url) as store:
+        store.join(info("one"), lease=60)
+        journal = JournalWriter(store, None)
+        lost, adopted, other = (Drive(1, Ownership(1, 1, 1)), Drive(1, None), Drive(2, None))
+        journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"), drive=lost)
+        lost.refusal = FencedError(store.name, "another worker runs it")
+        journal.forget(lost)
+        # What is recorded for the same node afterwards does not count as part of it.
+        journal.record(1, CallRequested(1, None, 1, 1, "g", {}, key="#1"), drive=adopted)
+        journal.record(2, CallRequested(2, None, 2, 1, "h", {}, key="#2"), drive=other)
+        async with asyncio.timeout(60):
+            await journal.saved(NO_NODE)
+        journal.close()
+
+        assert [row.function for row in store.trees()] == ["g", "h"]
+        assert (lost.written, adopted.written, other.written) == (0, 1, 1)
 
 
 async def test_a_cancelled_call_is_not_shown_as_cancelled_before_that_is_written():

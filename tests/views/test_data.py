@@ -88,7 +88,7 @@ def test_a_row_has_the_result_of_a_call_that_returned_and_the_error_of_one_that_
     raised = replace(LEAF, state=NodeState.Error, exception=Failure("ValueError", "no\n"))
     assert [data.row(view, None)["result"] for view in (LEAF, returned, raised)] == [
         None,
-        "None",
+        None,
         None,
     ]
     assert [data.row(view, None)["error"] for view in (LEAF, returned, raised)] == [

@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from contextlib import closing
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -13,7 +14,7 @@ from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import journal_path, observe, run_id
 from treefold.cli.options import FILE, command, node_argument, store_option
 from treefold.cli.ps import questions_by_run
-from treefold.core.errors import InvalidValueError
+from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError
 from treefold.core.json_values import encodable
 from treefold.runtime.observe.observer import Observer
 from treefold.stores.opening import open_store
@@ -21,6 +22,7 @@ from treefold.stores.private_file import write_file
 from treefold.stores.urls import public_name
 from treefold.version import __version__
 from treefold.views import data
+from treefold.views.fork_plan import shared_calls
 from treefold.views.liveness import up_to_date
 
 
@@ -76,7 +78,11 @@ def _data(observer: Observer, run: int, path: str) -> dict[str, Any]:
     journal = {"name": name, "driven": False, "version": __version__}
     row = next(tree for tree in observer.trees() if tree.id == run)
     view = up_to_date(observer, observer.get_view(run))
-    return data.run(view, row, questions_by_run(observer)[run], journal)
+    shared: Mapping[int, int] = {}
+    if row.source:
+        with suppress(UnknownNodeError, StoreError):  # the source may have been deleted
+            shared = shared_calls(view, observer.get_view(row.source))
+    return data.run(view, row, questions_by_run(observer)[run], journal, shared)
 
 
 def _page(found: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ Only ``ResponseCompleted`` adds to the conversation. What was streamed before it
 only, and is discarded if the attempt fails.
 """
 
+from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
@@ -37,9 +38,11 @@ class LeaseAwaited(Event):
 
     Example:
         >>> from treefold.events import LeaseAwaited
-        >>> LeaseAwaited(2).node
+        >>> LeaseAwaited(2, 1767225600.0).node
         2
     """
+
+    at: float | None = field(default=None, compare=False)  # None: an earlier version recorded it
 
 
 @fact

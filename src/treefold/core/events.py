@@ -103,6 +103,7 @@ class CallRequested(Event):
     continues: int | None = None  # the call of a failed tree that this call resumes
     queue: str = ""  # if any worker that serves this queue may run it, apart from its caller
     version: str = ""  # of its function; empty if there is no journal
+    at: float | None = field(default=None, compare=False)  # None: an earlier version recorded it
 
 
 @fact
@@ -276,6 +277,19 @@ class ProcessDied(Event):
 
     at: float
     deaths: int  # since the tree last made progress
+
+
+@fact
+class TreeResumed(Event):
+    """Another process than before runs this top-level or remote call, and those below it.
+
+    Example:
+        >>> from treefold.events import TreeResumed
+        >>> TreeResumed(1, 1767225600.0).node
+        1
+    """
+
+    at: float
 
 
 @fact

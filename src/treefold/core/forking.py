@@ -159,10 +159,24 @@ def inherit(events: Sequence[Event], forked: TreeForked) -> list[Event]:
     """Return the shared *events* of the source as events of the fork."""
     shared = _shared(events, forked)
     new_ids = {old: forked.node + number for number, old in enumerate(sorted(shared))}
+    return [_moved(event, new_ids, forked) for event in _kept(events, forked, shared)]
+
+
+def done_again(events: Sequence[Event], cut: Cut) -> list[Event]:
+    """Return the events that a fork at *cut* does not share: what it may do again."""
+    unfilled = TreeForked(
+        0, 0.0, "", 0, "", is_agent=False, source=0, inherited=0, cut=0, length=0, reopened=()
+    )
+    forked = fork_of(events, cut, unfilled)
+    kept = set(map(id, _kept(events, forked, _shared(events, forked))))
+    return [event for event in events if id(event) not in kept]
+
+
+def _kept(events: Sequence[Event], forked: TreeForked, shared: set[int]) -> Iterator[Event]:
+    """Yield those *events* of the source that the fork shares; *shared* are its shared nodes."""
     ids = _ids(events[: forked.length])
     reopened = {ids[number - 1] for number in forked.reopened}
     unended = reopened | {ids[number - 1] for number in forked.uncancelled}
-    found: list[Event] = []
     for position, event in enumerate(events[: forked.length], 1):
         if event.node not in shared:
             continue
@@ -170,8 +184,7 @@ def inherit(events: Sequence[Event], forked: TreeForked) -> list[Event]:
             continue
         if event.node in unended and isinstance(event, CallEnded):
             continue
-        found.append(_moved(event, new_ids, forked))
-    return found
+        yield event
 
 
 def new_id(events: Sequence[Event], forked: TreeForked, node: int) -> int:

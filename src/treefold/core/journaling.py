@@ -51,6 +51,7 @@ _KINDS: Final[dict[str, type[Event]]] = {
         events.CallPaused,
         events.CallResumed,
         events.ProcessDied,
+        events.TreeResumed,
         events.QuestionAsked,
         events.QuestionSettled,
         events.CallEnded,

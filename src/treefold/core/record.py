@@ -38,11 +38,13 @@ from treefold.core.events import (
     QuestionAsked,
     QuestionSettled,
     TreeForked,
+    TreeResumed,
     ValueSent,
 )
 from treefold.core.exchange import Exchange
 from treefold.core.frames import Frame, short_arguments
 from treefold.core.model_events import TextWasThinking
+from treefold.core.phases import Phase, PhaseKind, close_phase, end_person, open_phase
 from treefold.core.question import Answer, Question, QuestionKind, ends_pause
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
@@ -126,6 +128,7 @@ class CallRecord:
         "inputs",
         "notices",
         "parent",
+        "phases",
         "questions",
         "requested",
         "since",
@@ -162,6 +165,7 @@ class CallRecord:
         self.children: list[CallRecord] | tuple[()] = ()
         self.values: list[Any] | tuple[()] = ()
         self.notices: list[str] | tuple[()] = ()
+        self.phases: list[Phase] | tuple[()] = ()
         self.unclaimed: tuple[int, ...] = ()  # indexes of calls not made again after a resume
         self.questions: dict[str, Question] | None = None  # the open ones
         self.asked: dict[str, Question] | None = None  # all, by their ids
@@ -268,9 +272,26 @@ class CallRecord:
 
     def _pause(self, event: CallPaused) -> None:
         self.state, self.status = NodeState.Paused, event.reason
+        self._wait_for_person(event.at)
 
     def _resume(self, event: CallResumed) -> None:
         self.state, self.status = NodeState.Running, RUNS
+        if not self.questions:
+            end_person(self._phases(), event.at)
+
+    def _wait_for_person(self, at: float) -> None:
+        phases = self._phases()
+        if not any(kind is PhaseKind.Person and end is None for kind, _, end in phases):
+            open_phase(phases, PhaseKind.Person, at)
+
+    def _phases(self) -> list[Phase]:
+        self.phases = self.phases or []
+        return self.phases
+
+    def _take_up(self, event: TreeResumed) -> None:
+        phases, last = self._phases(), _last_time(self)
+        close_phase(phases, last)
+        phases.append(Phase(PhaseKind.Down, last, event.at))
 
     def _fork(self, event: TreeForked) -> None:
         self.forked, self.version = event.at, event.version
@@ -297,10 +318,13 @@ class CallRecord:
         self.questions = self.questions or {}
         self.asked = self.asked or {}
         self.questions[event.question.id] = self.asked[event.question.id] = event.question
+        self._wait_for_person(event.at)
 
     def _settle(self, event: QuestionSettled) -> None:
         if self.questions is not None:
             self.questions.pop(event.id, None)
+            if not self.questions and self.state is not NodeState.Paused:
+                end_person(self._phases(), event.at)
         if event.answer is not None and self.asked is not None and event.id in self.asked:
             self.answers.append((self.asked[event.id], event.answer))
 
@@ -343,11 +367,14 @@ class CallRecord:
 
     def _await_lease(self, event: LeaseAwaited) -> None:
         self.status = "waits until fewer requests are under way"
+        if event.at is not None:
+            open_phase(self._phases(), PhaseKind.Queued, event.at)
 
     def _await_rate(self, event: RateAwaited) -> None:
         self.status = "waits until its request fits into the rate"
         if event.seconds:
             self.status += f", for {event.seconds:.3g} s"
+        open_phase(self._phases(), PhaseKind.Queued, event.at)
 
     def _request(self, event: RequestSent) -> None:
         conversation = self._conversing()
@@ -355,6 +382,7 @@ class CallRecord:
         conversation.said = event.inputs
         conversation.response = None
         self.status = "waits for the model"
+        open_phase(self._phases(), PhaseKind.Model, event.at)
 
     def stream(self, delta: Delta) -> None:
         """Add a fragment of a response that is arriving."""
@@ -375,10 +403,14 @@ class CallRecord:
     def _retry(self, event: RequestRetried) -> None:
         self._conversing().arriving = None
         self.status = f"tries again in {event.wait:g} s: {event.failure}"
+        phases = self._phases()
+        open_phase(phases, PhaseKind.Queued, event.at)
+        open_phase(phases, PhaseKind.Model, event.at + event.wait)
 
     def _fail(self, event: RequestFailed) -> None:
         self._conversing().arriving = None
         self.status = f"the request failed: {event.failure}"
+        close_phase(self._phases(), event.at)
         if event.usage.total:
             self._spend(event.usage, event.cost, 0)
 
@@ -390,6 +422,7 @@ class CallRecord:
         conversation.exchanges.append(event.exchange)
         conversation.response = event
         self.status = RUNS
+        close_phase(self._phases(), event.at)
         # A resumed agent continues after this response, so it asks nothing older again.
         self.answers.clear()
         self._spend(event.usage, event.cost, 1)
@@ -421,6 +454,7 @@ class CallRecord:
         QuestionSettled: _settle,
         NoticeGiven: _notice,
         ProcessDied: _change_nothing,
+        TreeResumed: _take_up,
         ConversationOpened: _open,
         AgentEdited: _edit_agent,
         HookDecided: _decide,
@@ -431,6 +465,20 @@ class CallRecord:
         RequestFailed: _fail,
         ResponseCompleted: _complete,
     }
+
+
+def _last_time(top: CallRecord) -> float:
+    """Return the time of the last event of *top* and all calls below it, as far as records show."""
+    last, stack = 0.0, [top]
+    while stack:
+        record = stack.pop()
+        stack.extend(record.children)
+        ended = None if record.ended is None else record.ended.at
+        for at in (record.requested.at, record.started, record.forked, ended):
+            last = max(last, at or 0.0)
+        for _, start, end in record.phases:
+            last = max(last, start, end or 0.0)
+    return last
 
 
 class TreeFold(dict[int, CallRecord]):

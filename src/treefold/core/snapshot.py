@@ -1,8 +1,13 @@
 """Makes views of records: a view is kept until an event changes what it shows."""
 
+from typing import Final
+
+from treefold.core.phases import Phase, PhaseKind
 from treefold.core.record import RUNS, CallRecord
 from treefold.core.usage import NO_COST, NO_USAGE
 from treefold.core.views import NodeView
+
+_LEAST: Final = 0.01  # seconds; a call that starts sooner was not queued
 
 
 def snapshot(record: CallRecord) -> NodeView:
@@ -62,4 +67,14 @@ def _view_of(record: CallRecord) -> NodeView:
         started_at=record.started_at,
         ended_at=record.ended_at,
         update_seqnum=changed,
+        phases=_phases_of(record),
     )
+
+
+def _phases_of(record: CallRecord) -> tuple[Phase, ...]:
+    """Return the phases of a call, and before them the time until it was started."""
+    requested, started = record.requested.at, record.started
+    waits = started is None and record.ended is None
+    if requested is None or not (waits or (started or 0.0) - requested > _LEAST):
+        return tuple(record.phases)
+    return (Phase(PhaseKind.Queued, requested, started), *record.phases)

@@ -12,7 +12,6 @@ import base64
 import json
 import logging
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
@@ -20,6 +19,7 @@ from typing import Any, Final, cast
 
 from treefold.core.from_file import FromFile
 from treefold.core.jsonable import Unserializable, as_json, unserializable
+from treefold.core.loaded_module import loaded_module
 from treefold.core.long_texts import LONG, LongTexts, Piece, in_form
 from treefold.core.truncation import truncated_repr
 
@@ -280,7 +280,7 @@ class ValueDecoder:
     def __init__(self, text_of: Callable[[str], str]) -> None:
         self._decoder = json.JSONDecoder(object_hook=lambda data: _decoded(data, text_of))
         # The parser of pydantic takes half the time, but importing it would take longer than that.
-        pydantic_core = sys.modules.get("pydantic_core")
+        pydantic_core = loaded_module("pydantic_core")
         self._from_json = None if pydantic_core is None else pydantic_core.from_json
 
     def read(self, text: str) -> Any:

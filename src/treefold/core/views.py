@@ -8,8 +8,9 @@ from typing import Any
 
 from treefold.core.display import Displayed
 from treefold.core.events import Failure
-from treefold.core.json_form import FUNCTION, LIMIT, json_form
+from treefold.core.json_form import FUNCTION, HIDDEN, LIMIT, json_form
 from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.phases import Phase
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
@@ -37,6 +38,7 @@ class NodeView(Displayed):
             data; None if it has not begun, or is complete.
         status: what it is doing or waiting for; empty when it has ended.
         notices: messages for the person who runs the tree.
+        phases: when it was queued, waited for its model or a person, or no process ran it.
         interrupted_at: the time of the last event of its tree, if the call is open and the process
             that ran it has ended; ``views.liveness`` sets it.
 
@@ -81,6 +83,7 @@ class NodeView(Displayed):
     started_at: datetime | None
     ended_at: datetime | None
     update_seqnum: int
+    phases: tuple[Phase, ...] = field(default=(), metadata=HIDDEN)
     interrupted_at: datetime | None = None
 
     def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:

@@ -70,6 +70,8 @@ class ProbeServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    # Clients that connect at the same time are accepted, or refused, in their order.
+    request_queue_size = 128
     # Closing does not wait for slow clients.
     block_on_close = False
 

@@ -3,10 +3,10 @@
 Requests do not pass through the typed layers of the SDKs, so their exceptions are created here.
 """
 
-import sys
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from treefold.core.loaded_module import loaded_module
 from treefold.models.decoder import StreamFailedError
 from treefold.models.request_error import RequestError
 
@@ -31,7 +31,7 @@ def sdk_exception(sdk: str, error: RequestError, address: str) -> BaseException 
 
     Without a loaded SDK it is ``error.inner``.
     """
-    package: Any = sys.modules.get(sdk)
+    package: Any = loaded_module(sdk)
     if package is None:
         return error.inner
     if sdk == "google.genai":

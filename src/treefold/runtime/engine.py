@@ -4,13 +4,12 @@ Each runtime has one engine.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
-from treefold.core.budget import Budget
 from treefold.core.call_keys import named, of_arguments
 from treefold.core.call_request import CallRequest
 from treefold.core.errors import ClosedError, InvalidValueError, UnknownNodeError, UsageError
@@ -26,13 +25,13 @@ from treefold.core.function import Function, Node, RunContext
 from treefold.core.origin import redefines
 from treefold.core.record import CallRecord
 from treefold.core.store import Store
-from treefold.runtime.calls.budgets import Account
+from treefold.runtime.accounts import Accounts, budgets_above
 from treefold.runtime.calls.node import CallNode, CodeNode
 from treefold.runtime.calls.task import start_task
-from treefold.runtime.calls.walk import subtree, upwards
+from treefold.runtime.calls.walk import subtree
 from treefold.runtime.context import Context, Host
 from treefold.runtime.durable.tree_source import CountedTrees, NewTree, TreeSource
-from treefold.runtime.graph import discover, reachable
+from treefold.runtime.graph import discover
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.questions.pauses import start_or_postpone
 from treefold.runtime.services import Services
@@ -171,6 +170,7 @@ class Engine:
     ) -> None:
         self.runtime = runtime
         self.services = services
+        self.accounts = Accounts(services.account)
         self.resumer: Resumer | None = None  # set with the loader
         # Returns the open span of the program, which is recorded with each top-level call.
         self.find_span: Callable[[], str | None] | None = None
@@ -183,8 +183,6 @@ class Engine:
         self._journal: Recorder | None = None
         self._functions = functions
         self._checked = WeakSet(functions.values())  # functions whose call graph is valid
-        # Whether calls of a function may make remote calls.
-        self._has_remote: WeakKeyDictionary[Function, bool] = WeakKeyDictionary()
         self._trees = trees
         self._loop_handle = loop_handle
         self._keeps_trees = keeps_trees
@@ -284,7 +282,7 @@ class Engine:
                 node.attach(request)
             else:
                 self._loader.reattach(node, request)
-            self._open_accounts(node, request)
+            self.accounts.open(node, request)
             if node.has_ended:
                 return node
         if node.record.requested.queue and self.remote_calls is not None:
@@ -297,14 +295,14 @@ class Engine:
 
     def restart(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
         """Start the top-level call of a tree that was loaded, or of a fork."""
-        self._open_accounts(root, request, is_fork=is_fork)
+        self.accounts.open(root, request, is_fork=is_fork)
         self._trees.expect(root)
         root.loop_handle.run_soon(start_task, root, Context(self, root))
 
     def restart_call(self, node: CallNode, request: CallRequest) -> None:
         """Start a call, loaded with ``load_call``, that another worker had begun or requested."""
-        self._open_accounts(node, request)
-        self._open_accounts_above(node)
+        self.accounts.open(node, request)
+        self.accounts.open_above(node)
         self._trees.expect_call(node)
         node.loop_handle.run_soon(start_task, node, Context(self, node))
 
@@ -349,15 +347,13 @@ class Engine:
             options = _options(request, None if self.find_span is None else self.find_span())
         elif queue and parent is not None:
             # Another worker, which does not run its caller, starts it with these.
-            options = _options(request, None, _budgets_above(parent))
+            options = _options(request, None, budgets_above(parent))
         loader = self._loader
         version = "" if loader is None else loader.version_of(request.function)
         event = _requested(id, request, tree, parent, options, queue, version)
         record = tree.publish(event)
         node = self._node(record, request, loop_handle, tree, parent)
-        top = parent is None and self.services.account is not None
-        if top or request.budget is not None or request.function.budget is not None:
-            self._open_accounts(node, request)
+        self.accounts.open_new(node, request)
         if self._policy is not None:
             self._policy.made(node)
         return node
@@ -392,65 +388,6 @@ class Engine:
             loop_handle=loop_handle,
             board=services.board,
         )
-
-    def store_budgets(self) -> None:
-        """Keep the budgets of which several workers spend in the shared store."""
-        account = self.services.account
-        if account is not None and account.budget.name is not None:
-            account.stored_as = _named_account(account.budget.name)
-
-    def _open_accounts(
-        self, node: CallNode, request: CallRequest, *, is_fork: bool = False
-    ) -> None:
-        """Open the accounts of *node*, and charge them with what an earlier process has spent.
-
-        What a fork shares with its original tree was charged to the runtime's budget by that tree.
-        """
-        budgets = (request.budget, request.function.budget)
-        node.accounts = tuple([
-            Account(one, node, stored_as=self._stored_as(one, node, place))
-            for place, one in enumerate(budgets)
-            if one is not None
-        ])
-        counted = node.accounts
-        if node.record.since is not None:
-            for account in node.accounts:
-                account.count_from(node.record.since)
-        if node.parent is None and (common := self.services.account) is not None:
-            node.accounts += (common,)
-            counted = counted if is_fork else node.accounts
-        if node.record.spending is not None:
-            for account in counted:
-                # The store knows what was spent of a budget that outlives its tree.
-                if account.stored_as is None or account.budget.name is None:
-                    account.take_over(node.record.spending)
-
-    def _stored_as(self, budget: Budget, node: CallNode, place: int) -> str | None:
-        """Return the name of an account in a shared store, if other workers may spend of it."""
-        if self.remote_calls is None:
-            return None
-        if budget.name is not None:
-            return _named_account(budget.name)
-        function = node.function
-        if function not in self._has_remote:
-            below = reachable(function.may_call)
-            self._has_remote[function] = any(one.queue for one in below.values())
-        return f"{node.id}:{place}" if self._has_remote[function] else None
-
-    def _open_accounts_above(self, node: CallNode) -> None:
-        """Open the accounts of the calls above a call that this process runs for another one."""
-        options, above = node.record.requested.options, {one.id: one for one in upwards(node)}
-        for one in () if options is None else options.budgets_above:
-            owner = None if one.node is None else above[one.node]
-            account = Account(one.budget, owner, stored_as=one.name)
-            if owner is not None and one.budget.name is None and owner.record.spending is not None:
-                # The store does not know it before the first request: a fork has inherited it.
-                account.take_over(owner.record.spending)
-            node.accounts += (account,)
-        common = self.services.account
-        if common is not None and common.stored_as is None:
-            # It is for all that this process spends.
-            node.accounts += (common,)
 
     # Calls with a key
 
@@ -604,26 +541,6 @@ class Engine:
         return True
 
 
-def _named_account(name: str) -> str:
-    return f"={name}"
-
-
-def _budgets_above(parent: CallNode) -> tuple[BudgetAbove, ...]:
-    """Return the budgets that a remote call below *parent* spends of.
-
-    Seconds are left out: the worker that runs the owner of the budget counts them.
-    """
-    found: list[BudgetAbove] = []
-    for one in upwards(parent):
-        for account in one.accounts:
-            budget, name = account.budget, account.stored_as
-            if name is None or (budget.usd, budget.tokens, budget.calls) == (None, None, None):
-                continue
-            owner = None if account.owner is None else account.owner.id
-            found.append(BudgetAbove(name, owner, replace(budget, seconds=None)))
-    return tuple(found)
-
-
 def _requested(
     id: int,
     request: CallRequest,
@@ -656,6 +573,7 @@ def _requested(
         request.continues,
         queue,
         version,
+        time.time(),
     )
 
 

@@ -8,13 +8,14 @@ from its beginning. A tree in which everything waits for a person is parked unti
 import logging
 import os
 import platform
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any, Final, Protocol
 
 from treefold.core.edit import Edit
 from treefold.core.errors import ClosedError, StoreError
-from treefold.core.events import AgentEdited, Event
+from treefold.core.events import AgentEdited, Event, TreeResumed
 from treefold.core.function import Function
 from treefold.core.question import Answer, Question
 from treefold.core.shared_store import WorkerInfo, is_shared
@@ -220,10 +221,12 @@ class Recovery:
         self.recovered[tree] = None
         self._loader.reattach(root, request)
         if not is_fork:
+            _publish_resumed(root)
             was_killed = self._was_killed if was_killed is None else was_killed
             self._trials.admit(root, request, was_killed=was_killed)
         self._engine.restart(root, request, is_fork=is_fork)
-        if log.isEnabledFor(logging.INFO):
+        has_begun = root.record.started_at is not None
+        if log.isEnabledFor(logging.INFO) and (is_fork or has_begun):
             log.info("%s is %s", name_of(root.record), "a fork" if is_fork else _progress(root))
         return root
 
@@ -231,6 +234,7 @@ class Recovery:
         """Start a loaded call again whose caller other workers run."""
         request = self._loader.request_of(node.record)
         self._loader.reattach(node, request)
+        _publish_resumed(node)
         self._trials.admit(node, request, was_killed=was_killed)
         self._engine.restart_call(node, request)
 
@@ -382,6 +386,12 @@ def _worker_info(settings: WorkerSettings, functions: Iterable[str]) -> WorkerIn
         functions=sorted(functions),
         queues=sorted(settings.queues),
     )
+
+
+def _publish_resumed(node: CallNode) -> None:
+    """Publish that this process runs a call which another one began."""
+    if node.record.started is not None and not node.has_ended:
+        node.tree.publish(TreeResumed(node.id, time.time()))
 
 
 def _progress(root: CallNode) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final, TextIO
 _DEFAULT_SIZE: Final = (80, 24)
 _UP: Final = "\x1b[{}F"
 _END_OF_LINE: Final = "\x1b[K\n"
+_NEXT_ROW: Final = "\x1b[K\x1b[E"  # the same, if there is a row below
 _CLEAR_BELOW: Final = "\x1b[J"
 # Synchronized output: terminals that support it do not flicker.
 _BEGIN_UPDATE, _END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
@@ -73,7 +74,8 @@ class Canvas:
             if self.size != self._size or rows + below >= self._size[1]:
                 return
             filled = [*lines, *[""] * (rows - len(lines))][:rows]
-            drawn = "".join(line + _END_OF_LINE for line in filled)
+            # Without a newline, the terminal driver does not put what the user types in between.
+            drawn = "".join(line + _NEXT_ROW for line in filled)
             up = _UP.format(rows + below)
             self._write(
                 f"{_BEGIN_UPDATE}{_SAVE_CURSOR}{up}{_NO_WRAP}{drawn}{_RESTORE_CURSOR}{_END_UPDATE}"

@@ -7,7 +7,7 @@ seconds since the epoch, money is dollars as text. Single-line values are escape
 
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, get_args
@@ -32,8 +32,11 @@ from treefold.core.usage import TokenUsage
 from treefold.core.views import NodeView
 from treefold.views.difference import pairs_of
 from treefold.views.flame import By, flame_of
+from treefold.views.fork_plan import ForkPlan
 from treefold.views.liveness import state_of
 from treefold.views.text import printable, short
+from treefold.views.timing import KINDS, Kind, Span, Spent, Timing, Totals, timing_of, totals_of
+from treefold.views.words import arguments_in_words, in_words
 
 LIMIT: Final = 20_000  # characters of a text, unless all of it is requested
 
@@ -63,7 +66,7 @@ def row(view: NodeView, parent: int | None, *, tied: bool = False) -> dict[str, 
         "sequence": view.sequence,
         "tied": tied,
         "args": arguments(view.inputs),
-        "result": _value(view.outputs) if view.state is NodeState.Success else None,
+        "result": _result(view),
         "error": None if failure is None else _line(str(failure)),
         "status": _line(view.status),
         "model": None if view.model is None else _line(view.model),
@@ -294,14 +297,48 @@ def tree(row: TreeRow, questions: int, *, interrupted: bool = False) -> dict[str
     }
 
 
-def run(view: NodeView, row: TreeRow, questions: int, journal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return everything known about a run, texts in full; *journal* describes its journal."""
+def summary(view: NodeView) -> dict[str, Any]:
+    """Return what the list of runs shows of a run, with all calls of *view*, its top-level call."""
+    models: dict[str, None] = {}  # in the order of their first calls
+    calls = errors = 0
+    stack = [view]
+    while stack:
+        one = stack.pop()
+        calls += 1
+        errors += one.state is NodeState.Error
+        if one.model is not None:
+            models[_line(one.model)] = None
+        stack.extend(reversed(one.children))
+    return {
+        "input": arguments_in_words(view.inputs, _LINE),
+        "models": list(models),
+        "calls": calls,
+        "errors": errors,
+        "tokens": view.total_usage.total,
+        "cost": money(view.total_cost),
+    }
+
+
+def run(
+    view: NodeView,
+    row: TreeRow,
+    questions: int,
+    journal: Mapping[str, Any],
+    shared: Mapping[int, int] | None = None,
+) -> dict[str, Any]:
+    """Return everything known about a run, texts in full; *journal* describes its journal.
+
+    *shared* are the calls that it shares with the run that it was forked from.
+    """
     return {
         "journal": dict(journal),
         "trees": [tree(row, questions, interrupted=view.interrupted_at is not None)],
         "rows": rows(view),
         "details": {str(id): one for id, one in details(view, limit=None).items()},
         "flame": {by: flame(view, by) for by in get_args(By)},
+        "shared": {str(id): source for id, source in (shared or {}).items()},
+        "summary": summary(view),
+        "timing": timing(view),
     }
 
 
@@ -331,6 +368,58 @@ def flame(view: NodeView, by: By = "time", *, now: datetime | None = None) -> di
     }
 
 
+def timing(view: NodeView, *, now: datetime | None = None) -> dict[str, Any]:
+    """Return where the time of a run went: its spans, its critical path, and sums.
+
+    The times of spans and steps are seconds since its start.
+    """
+    found = timing_of(view, now=now)
+    return {
+        "started": found.start,
+        "spans": {id: _spans(spans, found) for id, spans in found.spans.items() if spans},
+        "path": [
+            [step.view.id, step.kind, *_since(found, step.start, step.end)] for step in found.path
+        ],
+        **totals(totals_of(view, found)),
+    }
+
+
+def totals(found: Totals) -> dict[str, Any]:
+    """Return what runs took: their time by kind, and what functions and models took."""
+    return {
+        "runs": found.runs,
+        "calls": found.calls,
+        "seconds": round(found.seconds, 6),
+        "split": _split(found.split),
+        "functions": [_spent(one) for one in found.functions],
+        "models": [_spent(one) for one in found.models],
+    }
+
+
+def _spans(spans: Sequence[Span], found: Timing) -> list[list[Any]]:
+    return [[kind, *_since(found, start, end)] for kind, start, end in spans]
+
+
+def _since(found: Timing, *times: float) -> list[float]:
+    return [round(at - found.start, 6) for at in times]
+
+
+def _split(seconds: Mapping[Kind, float]) -> dict[str, float]:
+    return {kind: round(seconds[kind], 6) for kind in KINDS if kind != "calls"}
+
+
+def _spent(one: Spent) -> dict[str, Any]:
+    return {
+        "name": _line(one.name),
+        "calls": one.calls,
+        "requests": one.requests,
+        "seconds": round(one.time, 6),
+        "split": _split(one.seconds),
+        "tokens": one.tokens,
+        "cost": money(one.cost),
+    }
+
+
 def difference(a: NodeView, b: NodeView) -> dict[str, Any]:
     """Return two calls, and all calls below them, side by side."""
     of_a = {one["id"]: one for one in rows(a)}
@@ -347,6 +436,24 @@ def difference(a: NodeView, b: NodeView) -> dict[str, Any]:
             for pair in pairs
         ],
         "same": all(pair.same for pair in pairs),
+    }
+
+
+def fork_plan(plan: ForkPlan) -> dict[str, Any]:
+    """Return what a fork would do again, by function, and what that took the last time."""
+    return {
+        "shared": plan.shared,
+        "again": [
+            {
+                "function": _line(one.function),
+                "model": None if one.model is None else _line(one.model),
+                "calls": one.calls,
+                "responses": one.responses,
+                "tokens": one.usage.total,
+                "cost": money(one.cost),
+            }
+            for one in plan.again
+        ],
     }
 
 
@@ -368,8 +475,11 @@ def _seconds(at: datetime | None) -> float | None:
     return None if at is None else at.timestamp()
 
 
-def _value(value: Any) -> str:
-    return truncate(short(value, _LINE), _LINE)
+def _result(view: NodeView) -> str | None:
+    """Return the result of a call in words; None if it has none."""
+    if view.state is not NodeState.Success or view.outputs is None:
+        return None
+    return in_words(view.outputs, _LINE)
 
 
 def _line(text: str) -> str:

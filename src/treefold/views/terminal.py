@@ -169,8 +169,9 @@ class Prompt:
     @contextmanager
     def line_input(self, prompt: str) -> Generator[None]:
         """Print *prompt* for a line that the user types, and ends, inside the ``with`` block."""
-        print(prompt, end="", file=self._stream, flush=True)
+        # Before the prompt: the user may type as soon as it is there.
         with self._canvas.single_row_input() if self._rows else nullcontext():
+            print(prompt, end="", file=self._stream, flush=True)
             yield
         self._below += 1
 
@@ -183,8 +184,12 @@ class Prompt:
         if not self._rows or time.monotonic() < self._next:
             return
         began = time.monotonic()
-        lines, _ = self._tree.lines(view(), self._canvas.size[0] - 1, self._rows)
-        self._canvas.draw_above(lines, self._rows, self._below)
+        columns, height = self._canvas.size
+        # A long question moves the first rows of the tree off the screen.
+        rows = min(self._rows, height - 1 - self._below)
+        if rows > 0:
+            lines, _ = self._tree.lines(view(), columns - 1, rows)
+            self._canvas.draw_above(lines, rows, self._below)
         took = time.monotonic() - began
         self._next = began + max(TICK, _IDLE_FACTOR * took)
 

@@ -30,6 +30,7 @@ from treefold.testing import ScriptedModel
 from treefold.version import __version__
 from treefold.views import data
 from treefold.views.web import Viewer, view
+from view_trees import flat
 from viewing import client_of
 
 
@@ -66,7 +67,25 @@ def test_runs_are_listed_newest_last_with_their_questions(client: httpx.Client, 
     rows = observer.trees()
     asked = [0, 0, 1]
     trees = [data.tree(row, count) for row, count in zip(rows, asked, strict=True)]
-    assert got(client, "/api/trees") == same({"trees": trees})
+    assert got(client, "/api/trees")["trees"] == same(trees)
+
+
+def test_runs_are_filtered_and_counted(client: httpx.Client):
+    found = got(client, "/api/trees?state=asking&function=deploy")
+    assert [tree["function"] for tree in found["trees"]] == ["deploy"]
+    assert (found["matching"], found["total"]) == (1, 3)
+    assert got(client, "/api/trees?q=no+such+run&page=nine")["trees"] == []
+
+
+def test_summaries_are_those_of_the_runs_that_are_asked_for(
+    client: httpx.Client, observer: Observer
+):
+    trees = [tree.id for tree in observer.trees()]
+    found = got(client, f"/api/summaries?ids={trees[0]},{trees[2]},999999,x,")["summaries"]
+    assert found == {
+        str(id): same(data.summary(observer.get_view(id))) for id in (trees[0], trees[2])
+    }
+    assert got(client, "/api/summaries")["summaries"] == {}
 
 
 def test_questions_say_where_they_come_from(client: httpx.Client, observer: Observer):
@@ -128,6 +147,22 @@ def test_where_time_tokens_and_money_went(client: httpx.Client, observer: Observ
     assert got(client, "/api/trees/1/flame") == same(data.flame(top, "time"))
     for by in "time", "tokens", "money":
         assert got(client, f"/api/trees/1/flame?by={by}") == same(data.flame(top, by))
+
+
+def test_why_a_run_took_so_long(client: httpx.Client, observer: Observer):
+    assert got(client, "/api/trees/1/timing") == same(data.timing(observer.get_view(1)))
+
+
+def test_the_newest_runs_are_summed(client: httpx.Client, observer: Observer):
+    views = [observer.get_view(tree.id) for tree in observer.trees()]
+    for asked, summed in [("", 3), ("?runs=2", 2), ("?runs=500", 3)]:
+        found = got(client, f"/api/totals{asked}")
+        assert (found["runs"], found["all"], found["unreadable"]) == (summed, 3, 0)
+        names = {one.fn for view in views[-summed:] for one in flat(view)}
+        assert {one["name"] for one in found["functions"]} == names
+        tokens = sum(view.total_usage.total for view in views[-summed:])
+        assert sum(one["tokens"] for one in found["functions"]) == tokens
+        assert sum(one["tokens"] for one in found["models"]) == tokens
 
 
 def test_two_runs_side_by_side(client: httpx.Client, observer: Observer):
@@ -348,6 +383,7 @@ def test_what_is_not_there_is_404(client: httpx.Client):
         "/api/nodes/99/parts/0",
         "/api/nodes/99/stack",
         "/api/trees/99/flame",
+        "/api/trees/99/timing",
         "/api/difference?a=1&b=99",
         "/api/search?tree=99&q=x",
         "/api/stream?tree=99",
@@ -377,6 +413,9 @@ def test_what_is_not_there_is_404(client: httpx.Client):
 def test_a_question_that_makes_no_sense_is_400(client: httpx.Client):
     for path, said in [
         ("/api/trees/1/flame?by=love", "by must be one of time, tokens, money, got 'love'"),
+        ("/api/totals?runs=0", "runs must be a number from 1 to 500, got '0'"),
+        ("/api/totals?runs=501", "runs must be a number from 1 to 500, got '501'"),
+        ("/api/totals?runs=-1", "runs must be a number from 1 to 500, got '-1'"),
         ("/api/difference?a=1", "b must be the id of a node, got ''"),
         ("/api/difference?a=x&b=1", "a must be the id of a node, got 'x'"),
         ("/api/search?q=x", "tree must be the id of a node, got ''"),

@@ -257,7 +257,21 @@ def test_without_a_tree_only_the_runs_and_questions_are_told(
     seen: list[Message] = []
     with client.stream("GET", "/api/stream") as response:
         following = messages(response.iter_lines())
-        assert next(following) == Message("trees", {"trees": [], "driven": True})
+        first = next(following)
+        assert first.event == "trees"
+        assert first.data == {
+            "trees": [],
+            "sources": {},
+            "total": 0,
+            "open": 0,
+            "matching": 0,
+            "first": 1,
+            "page": 1,
+            "pages": 1,
+            "states": {},
+            "functions": {},
+            "driven": True,
+        }
         assert next(following) == Message("questions", {"questions": []})
         node = runtime.invoke(garden.top)
         garden.allow(Garden.STEPS)
@@ -350,7 +364,7 @@ def test_a_run_in_another_process_appears_and_goes_on(tmp_path: Path):
                 assert answer.status_code == 200
             follower.follow(client, is_over)
             assert follower.rows == all_rows(client, follower.tree).rows
-            assert follower.rows[follower.tree]["result"] == "['a0', 'a1', 'a2', 'a3', 'a4']"
+            assert follower.rows[follower.tree]["result"] == "a0, a1, a2, a3, a4"
             assert process.stdout is not None
             assert process.stdout.read() == "['a0', 'a1', 'a2', 'a3', 'a4']\n"
             assert process.wait(PATIENCE) == 0

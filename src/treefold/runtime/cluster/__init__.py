@@ -1,8 +1,11 @@
 """Running the trees of a shared store on several machines.
 
 ====================== ===========================================================================
-``worker``             Worker: takes trees over, runs them, and gives them up again
+``worker``             Worker: takes part in a cluster, from joining the store to leaving it
+``runs``               Runs: takes trees over, runs them, and gives them up again
 ``run``                Run: one tree that this process runs, and whether it may be given up
+``dispatcher``         Dispatcher: submits to the work engine, and takes what it delivers
+``remote_calls``       RemoteCalls: calls that other workers run than their caller
 ``heartbeat``          Heartbeat: says that this process lives, and learns what it has lost
 ``cluster_allowances`` ClusterAllowances: limits, rates and budgets of all workers together
 ``command_reader``     CommandReader: executes what other processes ask for

@@ -62,6 +62,11 @@ class CommandReader:
         """Read the messages soon; from any thread."""
         self._wake.set()
 
+    def note_executed(self, message: int, drive: int) -> None:
+        """Note that a message was executed, to be deleted when that is durable; on the loop."""
+        self._drives[message] = drive
+        self._inbox.note_executed(message)
+
     def close(self) -> None:
         """Execute no more commands; this waits for the one under way."""
         self._closed = True

@@ -2,14 +2,11 @@
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
-from treefold.core.agent_events import NoticeGiven
 from treefold.core.call_request import CallRequest
 from treefold.core.errors import (
     ClosedError,
@@ -18,25 +15,23 @@ from treefold.core.errors import (
     StoreError,
     UnknownNodeError,
 )
-from treefold.core.events import Event
 from treefold.core.question import Question, QuestionKey
 from treefold.core.shared_store import Load, Orders, Ownership, SharedStore, Ticket
 from treefold.core.work_engine import Stop, Taken, WorkEngine
 from treefold.runtime.calls.node import CallNode
-from treefold.runtime.calls.walk import subtree, upwards
+from treefold.runtime.calls.walk import upwards
 from treefold.runtime.cluster.cluster_allowances import ClusterAllowances
 from treefold.runtime.cluster.command_reader import CommandReader
 from treefold.runtime.cluster.dispatcher import Dispatcher
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.cluster.heartbeat import Heartbeat
-from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
-from treefold.runtime.cluster.run import Run
+from treefold.runtime.cluster.insisting import insist
+from treefold.runtime.cluster.remote_calls import RemoteCalls
+from treefold.runtime.cluster.runs import GRACE, Runs
 from treefold.runtime.durable.commands import write_command
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.inbox import Execute
-from treefold.runtime.durable.loader import PastFunction
 from treefold.runtime.durable.shared_trees import SharedTrees
-from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.durable.tree_source import NewTree
 from treefold.runtime.durable.worker_settings import (
     WorkerPhase,
@@ -44,32 +39,12 @@ from treefold.runtime.durable.worker_settings import (
     WorkerStatus,
 )
 from treefold.runtime.engine import Engine
-from treefold.runtime.loops.loop_handle import LoopHandle, threadsafe_resolver
-from treefold.runtime.loops.threads import finish_in_thread, in_thread
+from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.observe.observer import Observer
 from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
-from treefold.runtime.trees.run_log import name_of
 
 log = logging.getLogger(__name__)
-
-_RETRY: Final = 1.0  # seconds
-_GRACE: Final = 5.0  # seconds for the last round trips to the store and the engine
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
-    """What was read of a drive: the events and open questions of its tree.
-
-    Attributes:
-        journal: records what happens from here on.
-        was_killed: whether its last owner died.
-    """
-
-    events: list[Event]
-    questions: list[Question]
-    journal: DriveJournal
-    was_killed: bool
 
 
 class Worker:
@@ -79,7 +54,12 @@ class Worker:
         work_engine: places trees on workers; without one this process runs what it starts, and
             takes over what nobody else runs.
         execute: executes a command of another process.
+
+    Attributes:
+        commands: reads what other processes ask for; since this was started.
     """
+
+    commands: CommandReader
 
     def __init__(
         self,
@@ -96,24 +76,18 @@ class Worker:
         self.store = store
         self.settings = settings
         self._dispatcher = Dispatcher(
-            store, work_engine, settings, source.pulse, self.take, self._load_changed
+            store, work_engine, settings, source.pulse, self._take, self._load_changed
         )
         self._recovery = recovery
         self._engine = engine
-        self._registry = registry
         self._board = engine.services.board
         self._source = source
         self._execute = execute
-        self._runs: dict[int, Run] = {}
-        self._taking: set[int] = set()
-        self._over: list[
-            tuple[CallNode, Ownership]
-        ] = []  # of trees that were started here, and have ended
-        self._lost: set[int] = set()  # drives that other workers have adopted
+        # Trees that were started here, and have ended.
+        self._over: list[tuple[CallNode, Ownership]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._submissions: set[asyncio.Task[None]] = set()
         self._submitted: dict[int, Ticket] = {}  # new trees, until the engine has them
-        self._drain_until = math.inf  # in the time of the loop
         self._death: FencedError | None = None  # why this worker cannot go on
         self._loop_handle: LoopHandle | None = None
         self._heartbeat: Heartbeat | None = None
@@ -123,8 +97,11 @@ class Worker:
         engine.on_found = lambda root, known: self.follower.follow(root, known=known)
         self._remote_calls = RemoteCalls(self.follower, self._submit, self._cancel_elsewhere)
         engine.remote_calls = self._remote_calls
+        self._runs = Runs(
+            store, recovery, engine, registry, source, self._remote_calls, self._dispatcher, self
+        )
         self._allowances = engine.services.shared = ClusterAllowances(store)
-        engine.store_budgets()
+        engine.accounts.share()
         if self._dispatcher.is_placed:
             engine.placement = self
 
@@ -139,35 +116,36 @@ class Worker:
             self.settings.beat,
             self._source.pulse,
             load=self._load,
-            on_orders=partial(self._post, self._obey),
-            on_dead=partial(self._post, self._die),
+            on_orders=partial(self.post, self._obey),
+            on_dead=partial(self.post, self._die),
         )
-        self._commands = CommandReader(
+        self.commands = CommandReader(
             self.store,
             self._recovery.inbox,
             self.settings.poll,
             owned=self._source.owned,
-            begin=lambda node: loop_handle.run_sync(self._begin_commands, node),
-            end=lambda node: loop_handle.run_sync(self._end_commands, node),
+            begin=lambda node: loop_handle.run_sync(self._runs.begin_commands, node),
+            end=lambda node: loop_handle.run_sync(self._runs.end_commands, node),
             execute=self._execute,
-            may_forget=self._may_forget,
+            may_forget=self._runs.may_forget,
         )
         self._subscription = self.store.listen(self._hear)
-        self._spawn(self.follower.run(), "follower")
-        self._spawn(self._dispatcher.run(), "dispatcher")
+        self.spawn(self.follower.run(), "follower")
+        self.spawn(self._dispatcher.run(), "dispatcher")
         if not self._dispatcher.is_placed:
             work = self._dispatcher.work(
                 self.settings.queues, self.settings.slots, self._dispatcher.stopping
             )
-            self._spawn(work, "in-process work")
+            self.spawn(work, "in-process work")
 
-    def _post(self, function: Callable[..., object], *args: Any) -> None:
+    def post(self, function: Callable[..., object], *args: Any) -> None:
         """Call *function* on the loop, from a thread of the store."""
         assert self._loop_handle is not None  # it has been started
         with suppress(ClosedError):
             self._loop_handle.call_soon(function, *args)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Start a task, which is cancelled when this stops."""
         assert self._loop_handle is not None  # it has been started
         task = self._loop_handle.loop.create_task(work, name=f"treefold {name}")
         self._tasks.add(task)
@@ -183,7 +161,7 @@ class Worker:
         """Stop sweeping and taking trees; those that run here go on."""
         # Without this, what was just submitted would wait for the sweep of another process.
         if self._submissions:
-            await asyncio.wait(tuple(self._submissions), timeout=_GRACE)
+            await asyncio.wait(tuple(self._submissions), timeout=GRACE)
         self._dispatcher.stop()
         for task in tuple(self._tasks):
             task.cancel()
@@ -197,7 +175,7 @@ class Worker:
         self._allowances.close()
         if self._loop_handle is not None:
             self._subscription.close()
-            self._commands.close()
+            self.commands.close()
         if self._heartbeat is not None:
             self._heartbeat.close()
         try:
@@ -226,7 +204,7 @@ class Worker:
     def submit(self, root: CallNode, known: int) -> None:
         """Submit a new tree to the engine once it is written, and follow it here."""
         self.follower.follow(root, known=known)
-        submission = self._spawn(
+        submission = self.spawn(
             self._submit(self._submitted.pop(root.id), root), f"submission of {root.id}"
         )
         self._submissions.add(submission)
@@ -254,13 +232,13 @@ class Worker:
         assert self._loop_handle is not None  # it has been started
         create_task = self._loop_handle.loop.create_task
         working = create_task(self._dispatcher.work(queues, slots, stop), name="treefold work")
-        draining = create_task(self._drain_when_stopped(drain), name="treefold drain")
+        draining = create_task(self._drain(drain), name="treefold drain")
         try:
             await asyncio.wait({working, draining}, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 working.result()  # raises what it has raised
             await draining
-            await asyncio.wait({working}, timeout=_GRACE)
+            await asyncio.wait({working}, timeout=GRACE)
         finally:
             for task in (working, draining):
                 task.cancel()
@@ -268,292 +246,24 @@ class Worker:
         if self._death is not None:
             raise self._death
 
-    async def take(self, node: int) -> Taken:
-        """Run a tree until it has ended or waits for a person, unless another worker has it."""
-        # A tree that was started here is not adopted: that would end the ownership it has.
-        is_owned = self._source.drive_of(node) is not None and node not in self._runs
-        if node in self._taking or is_owned:
-            return Taken.Done
-        if self._dispatcher.stopping.is_set():
-            return Taken.Later
-        if (run := self._runs.get(node)) is None:
-            self._taking.add(node)
-            try:
-                run = await self._adopt(node)
-            except StoreError as error:
-                log.warning("tree %d is taken later: %s", node, error)
-                return Taken.Later
-            finally:
-                self._taking.discard(node)
-        if not isinstance(run, Run):
-            return run
-        if self._drain_until < math.inf:
-            # It was adopted when this process was already giving up what it has.
-            await self._leave(run)
-        await run.rested.wait()
-        return Taken.Done
+    async def _take(self, node: int) -> Taken:
+        return await self._runs.take(node)
 
-    async def _adopt(self, node: int) -> Run | Taken:
-        """Become the owner of a tree, load it and resume it."""
-        ownership = await in_thread(self.store.adopt, node)
-        if ownership is None:
-            return Taken.Done
-        self._lost.discard(node)
-        try:
-            return await self._resume(ownership)
-        except BaseException:
-            # Also after a cancellation: nobody else may take it before it is released.
-            self._source.forget(node)
-            await finish_in_thread(partial(self._release_quietly, ownership))
-            raise
-
-    async def _resume(self, ownership: Ownership) -> Run | Taken:
-        assert self._loop_handle is not None  # it has been started
-        if (run := self._run_in_place(ownership)) is not None:
-            return run
-        read = await in_thread(self._read, ownership)
-        journal = read.journal
-        journal.drive.on_refused = partial(self._post, self._lose, ownership.node)
-        if is_remote(ownership):
-            root = self._engine.load_call(ownership.tree, ownership.node, read.events, journal)
-        else:
-            if (replica := self._engine.loaded(ownership.tree)) is not None:
-                self._registry.forget(replica)
-            root = self._engine.load(ownership.tree, read.events)
-        if missing := self._missing(root):
-            log.warning("tree %d waits for a worker that has %s", root.id, missing)
-            await self._unload(journal, root)
-            await in_thread(self.store.release, ownership, parked=False)
-            return Taken.Later
-        mine = {node.id for node in subtree(root)}
-        for question in read.questions:
-            if question.node_id in mine:
-                self._recovery.take_over(question, self._loop_handle)
-        run = self._new_run(journal, root, ownership)
-        log.info("%s was taken", name_of(root.record))
-        if not root.has_ended:
-            if is_remote(ownership):
-                self._recovery.resume_call(root, was_killed=read.was_killed)
-            else:
-                self._recovery.resume_tree(root.id, was_killed=read.was_killed)
-        self._commands.wake()
-        self._spawn(self._attend(run), f"tree {root.id}")
-        return run
-
-    def _missing(self, root: CallNode) -> str:
-        """Return which function, or version of one, another worker must have to run *root*."""
-        if isinstance(root.function, PastFunction):
-            return root.function.name
-        pinned = self._recovery.why_pinned(root)
-        return f"the version it began with: {pinned}" if pinned else ""
-
-    def _run_in_place(self, ownership: Ownership) -> Run | None:
-        """Run a remote call whose caller this process runs, as part of that tree."""
-        node = self._engine.loaded(ownership.node) if is_remote(ownership) else None
-        if node is None or not self._remote_calls.run_here(node):
-            return None
-        journal = node.tree.journal
-        assert isinstance(journal, DriveJournal)  # as in every shared store
-        self._source.own_in_place(node.id, journal)
-        run = self._new_run(journal, node, ownership)
-        self._spawn(self._attend_in_place(run), f"call {node.id}")
-        return run
-
-    async def _attend_in_place(self, run: Run) -> None:
-        """Give up a call that runs as part of its tree when it has ended, or the tree is gone."""
-        try:
-            while not run.root.has_ended:
-                run.note_rest()
-                await self._changed(run)
-        finally:
-            run.rested.set()
-            self._runs.pop(run.node, None)
-            self._source.forget(run.node)
-        # If its tree was unloaded, nothing of its end was recorded, and others run it again.
-        is_over = not run.journal.is_closed
-        await self._insist(partial(self.store.release, run.ownership, parked=is_over))
-        run.over.set()
-
-    def _new_run(self, journal: DriveJournal, node: CallNode, ownership: Ownership) -> Run:
-        run = Run(journal, node, ownership, self._remote_calls.waiting)
-        self._runs[run.node] = run
-        return run
-
-    def _read(self, ownership: Ownership) -> _Read:
-        """Read a tree that was adopted, and prepare to write it; in a thread."""
-        reader = TreeReader(self.store, ownership.tree)
-        events = self._engine.restored(reader.read())
-        return _Read(
-            events=events,
-            journal=self._source.adopt(ownership, reader.numbers, reader.place),
-            questions=self.store.pending(ownership.tree),
-            was_killed=self.store.attempts(ownership.node) > 0,
-        )
-
-    async def _attend(self, run: Run) -> None:
-        """Give the tree up when it waits for a person, and note its end."""
-        try:
-            while not run.is_lost and not run.is_leaving:
-                if run.is_idle and await self._give_up(run):
-                    return
-                run.note_rest()
-                await self._changed(run)
-        finally:
-            run.rested.set()
-            run.over.set()
-            if self._runs.get(run.node) is run:
-                del self._runs[run.node]
-
-    async def _changed(self, run: Run) -> None:
-        """Wait for the next event of the tree, or a moment."""
-        changed = run.root.loop_handle.loop.create_future()
-        wake = threadsafe_resolver(changed)
-        run.root.tree.on_next_event(wake)
-        run.root.add_end_callback(wake)
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.settings.poll):
-                    await changed
-        finally:
-            run.root.tree.forget(wake)
-            run.root.remove_end_callback(wake)
-
-    # Giving trees up
-
-    async def _give_up(self, run: Run) -> bool:
-        """Give up a tree that waits for a person or has ended; True if that was done."""
-        root, journal = run.root, run.journal
-        if not root.has_ended and (why := self._why_kept(run)) is not None:
-            self._give_notice(run, why)
-            return False
-        try:
-            await journal.saved(root)
-        except FencedError:
-            return True
-        # From here to the closing of the journal nothing is awaited.
-        if run.is_executing or not run.is_idle or not journal.is_saved:
-            return False
-        run.is_leaving = True
-        journal.close()
-        ownership, has_ended = run.ownership, root.has_ended
-        is_parked = await self._insist(partial(self.store.release, ownership, parked=True))
-        if not is_parked and journal.reopen():
-            # A message has arrived, and is executed here.
-            run.is_leaving = False
-            self._commands.wake()
-            return False
-        await self._unload(run.journal, run.root)
-        if not has_ended:
-            log.info("%s waits for a person, and was given up", name_of(root.record))
-        if not is_parked:
-            await self._insist(partial(self.store.release, ownership, parked=False))
-            self._dispatcher.sweep_soon()
-        return True
-
-    def _why_kept(self, run: Run) -> str | None:
-        """Return why a parked tree has to stay in this process, or None."""
-        if any(other is not run and other.journal is run.journal for other in self._runs.values()):
-            return "a remote call in it runs here, too"
-        return run.why_kept()
-
-    async def _insist(self, work: Callable[[], bool]) -> bool:
-        """Do *work* in a thread, again and again until the store can be reached."""
-        while True:
-            try:
-                return await in_thread(work)
-            except FencedError:
-                return True
-            except StoreError as error:
-                log.debug("a tree is given up later: %s", error)
-                await asyncio.sleep(_RETRY)
-
-    def _give_notice(self, run: Run, why: str) -> None:
-        text = f"it waits for a person, and stays in this process: {why}"
-        root = run.root
-        if not run.has_notice:
-            run.has_notice = True
-            root.tree.publish(NoticeGiven(root.id, text))
-
-    async def _unload(self, journal: DriveJournal, root: CallNode) -> None:
-        """Remove a tree from memory without recording anything."""
-        journal.close()
-        if not root.has_ended:
-            root.cancel_on_loop("it is run elsewhere")
-            await root.ended()
-        self._recovery.forget(root)
-        if root.parent is None:
-            self._engine.forget_key(root)
-        self._registry.forget(root)
-        self._source.forget(root.id)
-
-    def _release_quietly(self, ownership: Ownership) -> None:
-        with suppress(StoreError):
-            self.store.release(ownership, parked=False)
-
-    async def _drain_when_stopped(self, seconds: float) -> None:
-        """Give up all trees, each as soon as nothing in it is under way that would be lost.
-
-        After *seconds* the rest is given up all the same.
-        """
+    async def _drain(self, seconds: float) -> None:
         await self._dispatcher.stopping.wait()
-        self._drain_until = asyncio.get_running_loop().time() + seconds
-        everything = tuple(self._runs.values())
-        # Calls that run as part of their tree are given up with it.
-        runs = [run for run in everything if run.journal.drive.node == run.node]
-        leaving = [self._spawn(self._leave(run), f"release of {run.node}") for run in runs]
-        try:
-            async with asyncio.timeout(seconds + _GRACE):
-                for run in everything:
-                    await run.over.wait()
-        except TimeoutError:
-            log.warning("the store does not answer: others take these trees over later")
-        finally:
-            for task in leaving:
-                task.cancel()
-
-    async def _leave(self, run: Run) -> None:
-        """Give up a tree as soon as nothing in it is under way that would be lost."""
-        run.hold()
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._drain_until):
-                await self._quiet(run)
-        # It may have been parked just now, and have been kept because of a message.
-        while not run.over.is_set():
-            await self._hand_over(run)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.settings.poll):
-                    await run.over.wait()
-
-    async def _quiet(self, run: Run) -> None:
-        """Wait until nothing in the tree is under way that would be lost."""
-        while not run.is_quiet and not run.root.has_ended and not run.is_leaving:
-            await self._changed(run)
-
-    async def _hand_over(self, run: Run) -> None:
-        """Give a tree up, so that another worker continues it at once."""
-        if run.is_leaving or run.root.has_ended:
-            return
-        with suppress(FencedError):
-            await run.journal.saved(run.root)
-        if run.is_leaving:
-            return
-        run.is_leaving = True
-        ownership = run.ownership
-        await self._unload(run.journal, run.root)
-        await self._insist(partial(self.store.release, ownership, parked=False))
-        log.info("%s was handed over to other workers", name_of(run.root.record))
+        await self._runs.drain(seconds)
 
     # Commands for other workers
 
     def _cancel_elsewhere(self, node: int, reason: str) -> None:
         """Ask the process that runs a node to cancel it; on the loop, which does not wait."""
         body = write_command({"do": "cancel", "node": node, "reason": reason}, "a reason")
-        self._spawn(self._post_to(node, body), "cancellation")
+        self.spawn(self._post_to(node, body), "cancellation")
 
     async def _post_to(self, node: int, body: str) -> None:
         # If there is no such node any more, there is nothing to cancel.
         with suppress(UnknownNodeError):
-            await self._insist(partial(self.store.post_to, node, body))
+            await insist(partial(self.store.post_to, node, body))
 
     def elsewhere(self, node: CallNode) -> Observer | None:
         """Return an observer that posts commands, if this process does not run *node*."""
@@ -578,7 +288,7 @@ class Worker:
             # Others must be able to see it, so that one answer wins.
             self._recovery.journal.flush()
         self._observer.answer(id, text, args=args)
-        self._commands.wake()
+        self.commands.wake()
 
     # News of the store
 
@@ -586,7 +296,7 @@ class Worker:
         """Note a tree that was started here, until it ends."""
         journal = root.tree.journal
         if isinstance(journal, DriveJournal) and root.id not in self._runs:
-            journal.drive.on_refused = partial(self._post, self._lose, root.id)
+            journal.drive.on_refused = partial(self.post, self._runs.lose, root.id)
             root.add_end_callback(partial(self._ended, root))
 
     def _ended(self, root: CallNode) -> None:
@@ -599,7 +309,7 @@ class Worker:
         if is_recorded and drive.refusal is None:
             self._over.append((root, drive.ownership))
             if len(self._over) == 1:
-                self._spawn(self._release_over(), "releases")
+                self.spawn(self._release_over(), "releases")
 
     async def _release_over(self) -> None:
         """Release the trees that were started here and have ended, so that others may fork them."""
@@ -613,7 +323,7 @@ class Worker:
                     # What is written after a release would be refused.
                     await journal.saved(root)
                     written.append(ownership)
-            await self._insist(partial(self._release_all, written))
+            await insist(partial(self._release_all, written))
 
     def _release_all(self, over: Iterable[Ownership]) -> bool:
         for ownership in over:
@@ -625,14 +335,14 @@ class Worker:
     def _hear(self, trees: Collection[int]) -> None:
         """Note that trees have changed, in a thread of the store."""
         if not trees or not set(trees).isdisjoint(self._source.owned()):
-            self._commands.wake()
-        self._post(self.follower.hear, frozenset(trees))
+            self.commands.wake()
+        self.post(self.follower.hear, frozenset(trees))
 
     def _obey(self, orders: Orders) -> None:
         for node in orders.lost:
-            self._lose(node)
+            self._runs.lose(node)
         if orders.messages:
-            self._commands.wake()
+            self.commands.wake()
         if orders.drain and not self._dispatcher.stopping.is_set():
             log.warning("this worker was asked to stop")
             self._dispatcher.stop()
@@ -643,47 +353,14 @@ class Worker:
         self._death = error
         self._dispatcher.stop()
         for node in self._source.owned():
-            self._lose(node)
-
-    def _lose(self, node: int) -> None:
-        """Stop running a tree that another worker has adopted; nothing of that is recorded."""
-        drive, root = self._source.drive_of(node), self._engine.loaded(node)
-        if drive is None or root is None:
-            return
-        self._lost.add(node)
-        drive.refusal = drive.refusal or FencedError(
-            self.store.name, f"another worker runs tree {root.tree.id} now; attach to watch it"
-        )
-        journal = root.tree.journal
-        assert isinstance(journal, DriveJournal)  # it is owned
-        journal.close()
-        run = self._runs.get(node)
-        if run is not None:
-            run.is_leaving = True
-            run.rested.set()
-        self._spawn(self._unload(journal, root), f"loss of tree {root.tree.id}")
-
-    def _begin_commands(self, node: int) -> bool:
-        if (run := self._runs.get(node)) is not None:
-            return run.begin_commands()
-        # A tree that was started here is not given up; one that is being adopted is not loaded yet.
-        return node not in self._taking and self._source.drive_of(node) is not None
-
-    def _end_commands(self, node: int) -> None:
-        if (run := self._runs.get(node)) is not None:
-            run.end_commands()
-
-    def _may_forget(self, node: int) -> bool:
-        return node not in self._lost
+            self._runs.lose(node)
 
     # What others see of it
 
     def _load(self) -> Load:
-        running = sum(not run.rested.is_set() for run in tuple(self._runs.values()))
-        waiting = len(self._runs) - running
         return Load(
-            running=running,
-            waiting=waiting,
+            running=self._runs.running,
+            waiting=self._runs.waiting,
             slots=self._dispatcher.slots,
             draining=self._dispatcher.stopping.is_set(),
         )

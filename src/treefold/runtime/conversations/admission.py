@@ -49,7 +49,7 @@ async def admitted(
             if node.tree.is_held:
                 await wait_while_paused(node)
             if limits.pool.is_full and usable_lease(node) is None:
-                node.tree.publish(LeaseAwaited(node.id))
+                _publish_wait(node)
             await take_lease(node, limits.pool)
             if rates and not taken:
                 await _await_rates(node, services, rates, tokens)
@@ -91,6 +91,8 @@ async def _take_slots(node: CallNode, services: Services, model: Model) -> Calla
     limits = services.limits
     pool = limits.pools.get(model.provider)
     if pool is not None:
+        if pool.is_full:
+            _publish_wait(node)
         await pool.take()
     give_back = _nothing if pool is None else pool.put_back
     wanted = limits.slots_for(model.name) if limits.cluster_requests else {}
@@ -112,7 +114,7 @@ async def _take_slots(node: CallNode, services: Services, model: Model) -> Calla
 
 def _publish_wait(node: CallNode) -> None:
     if not node.has_ended:
-        node.tree.publish(LeaseAwaited(node.id))
+        node.tree.publish(LeaseAwaited(node.id, time.time()))
 
 
 def _nothing() -> None:

@@ -1,6 +1,6 @@
 """The entries of a journal that are recorded and not yet durable."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from treefold.core.errors import TooLargeError
@@ -30,6 +30,7 @@ class Backlog:
         self._redact = redact
         self._largest: int | None = getattr(store, "largest", None)
         self.entries: list[Entry] = []
+        self._drives: list[Drive | None] = []  # of each of them
         self.saved = 0
         self.recorded = 0
         self._nodes: dict[int, _Node] = {}  # nodes that are open, or have entries in the backlog
@@ -60,8 +61,9 @@ class Backlog:
                 self._check_size(entry, self._largest)
         if ended:
             self._ended.append(event.node)
-        # Ctrl-C is delivered at calls, and there is none in the next three lines.
+        # Ctrl-C is delivered at calls, and there is none in the next four lines.
         self.entries += [entry]
+        self._drives += [drive]
         self.recorded += 1
         node.number += 1
 
@@ -81,17 +83,19 @@ class Backlog:
         caller = None if event.parent is None else self._nodes.get(event.parent)
         return _Node(0, self._redact, drive, caller)
 
-    def by_drive(self, entries: Sequence[Entry]) -> dict[Drive, list[Entry]]:
-        """Return *entries*, which are in the backlog of a shared store, by their drives."""
+    def by_drive(self, count: int) -> dict[Drive, list[Entry]]:
+        """Return the first *count* entries, which are those of a shared store, by their drives."""
         found: dict[Drive, list[Entry]] = {}
-        for entry in entries:
-            drive = self._nodes[entry.node].drive
+        for entry, drive in zip(self.entries[:count], self._drives[:count], strict=True):
             assert drive is not None  # as for every entry of a shared store
             found.setdefault(drive, []).append(entry)
         return found
 
     def forget(self, drive: Drive) -> None:
-        """Forget the nodes of a drive that this process does not own any more."""
+        """Forget the nodes of a drive that this process does not own any more.
+
+        Entries that are not written yet stay: the store refuses those that came too late.
+        """
         self._nodes = {id: node for id, node in self._nodes.items() if node.drive is not drive}
         self._ended = [id for id in self._ended if id in self._nodes]
 
@@ -101,11 +105,13 @@ class Backlog:
             self._nodes[entry.node].number -= 1
             self.recorded -= 1
         del self.entries[count:]
+        del self._drives[count:]
 
     def remove_saved(self, count: int) -> None:
         """Remove the first *count* entries, which are durable."""
-        # As in add, there is no call in the next two lines.
+        # As in add, there is no call in the next three lines.
         del self.entries[:count]
+        del self._drives[:count]
         self.saved += count
         # The entries of a node that has ended can be counted in the store.
         if self._ended and not self.entries:

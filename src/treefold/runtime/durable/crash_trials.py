@@ -31,6 +31,7 @@ from treefold.core.events import (
     ProcessDied,
     QuestionAsked,
     QuestionSettled,
+    TreeResumed,
 )
 from treefold.core.function import RunContext
 from treefold.core.question import QuestionKey, QuestionKind
@@ -50,6 +51,7 @@ _WHY: Final = (
 _REPEATED: Final = (
     CallStarted, CallAllowed, CallPaused, CallResumed, CallReopened, ConversationOpened,
     LeaseAwaited, RateAwaited, RequestSent, RequestRetried, RequestFailed, NoticeGiven,
+    TreeResumed,
 )  # fmt: skip
 
 

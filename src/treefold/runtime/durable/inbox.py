@@ -51,7 +51,11 @@ class Inbox:
             if message.id in self._executed or message.body in self._claims:
                 continue
             if self._try_execute(message, execute):
-                self._executed[message.id] = self._journal.mark()
+                self.note_executed(message.id)
+
+    def note_executed(self, message: int) -> None:
+        """Note that a message was executed: it is deleted when its effects are durable."""
+        self._executed[message] = self._journal.mark()
 
     def _try_execute(self, message: Message, execute: Execute) -> bool:
         command: Mapping[str, Any] = {}

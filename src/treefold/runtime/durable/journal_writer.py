@@ -378,12 +378,13 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
             return self._outage.failure
         begun = time.perf_counter()
         try:
-            if self._interrupted:
-                entries = [one for one in entries if self.store.length(one.node) < one.number]
-            if entries and is_shared(self.store):
-                self._append_batches(self.store, entries)
-            elif entries:
-                self.store.append(entries)
+            if is_shared(self.store):
+                self._append_batches(self.store, len(entries))
+            else:
+                if self._interrupted:
+                    entries = [one for one in entries if self.store.length(one.node) < one.number]
+                if entries:
+                    self.store.append(entries)
             self._interrupted = False
         except StoreError as error:
             return error
@@ -392,9 +393,9 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
         self._took += (time.perf_counter() - begun - self._took) / 4
         return None
 
-    def _append_batches(self, store: SharedStore, entries: list[Entry]) -> None:
+    def _append_batches(self, store: SharedStore, count: int) -> None:
         with self._lock:
-            drives = self._backlog.by_drive(entries)
+            drives = self._backlog.by_drive(count)
         # What another worker has adopted is dropped.
         batches = [(one, one.batch(part)) for one, part in drives.items() if one.refusal is None]
         results = store.append_batches([batch for _, batch in batches])

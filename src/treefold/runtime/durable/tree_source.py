@@ -47,13 +47,13 @@ class CountedTrees:
         self._lock = threading.Lock()  # guards replacing the counter of ids
 
     def new_tree(self) -> NewTree:
-        return self.new_fork(1)
+        with self._lock:
+            return NewTree(next(self._ids), next(self._numbers), self._journal)
 
     def new_fork(self, calls: int) -> NewTree:
         with self._lock:
             first = next(self._ids)
-            if calls > 1:
-                self._ids = itertools.count(first + calls)
+            self._ids = itertools.count(first + calls)
             return NewTree(first, next(self._numbers), self._journal)
 
     def new_call(self, tree: Tree) -> int:

@@ -197,8 +197,9 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
     def interrupted(self) -> Mapping[int, float]:
         """Return the trees that a process left open when it ended, by their ids.
 
-        They are open and not parked, and no process drives them. The values are the times of their
-        last events, in seconds since the epoch.
+        They are open and not parked, and no process drives them. A tree of a shared store that no
+        worker has begun is not one of them: it waits. The values are the times of their last
+        events, in seconds since the epoch.
         """
         store = self._store
         if is_shared(store):
@@ -214,10 +215,11 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         return found
 
     def _find_interrupted(self, store: Store) -> dict[int, float]:
+        is_exclusive = not is_shared(store)
         return {
             tree.id: tree.last or tree.started or 0.0
             for tree in store.trees(open=True)
-            if not tree.parked and not tree.driven
+            if not tree.parked and not tree.driven and (tree.started is not None or is_exclusive)
         }
 
     def questions(self) -> list[Question]:

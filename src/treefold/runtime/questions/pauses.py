@@ -26,30 +26,38 @@ class Pauses:
 class Pause:
     """The pause of a node and all below it, and everything that waits for its end.
 
-    Unless it *asks*, no question is opened, and nobody but the process itself ends it.
+    Attributes:
+        is_last: whether nobody ends it, because the process is to stop. A person may still answer
+            its question, for the next process.
     """
 
-    def __init__(self, node: CallNode, reason: str, *, asks: bool = True) -> None:
+    def __init__(self, node: CallNode, reason: str) -> None:
         self.node = node
-        self.reason = f"{reason}; {_WHAT_RESUME_DOES}" if asks else reason
+        self.reason = reason
+        self.is_last = False
         self._postponed: dict[CallNode, tuple[RunContext, contextvars.Context]] = {}
         self._waiting: set[asyncio.Future[None]] = set()
         self._question: Question | None = None
-        if asks:
-            self._question = node.board.ask(
-                node.id,
-                node.tree,
-                node.loop_handle,
-                QuestionKind.Paused,
-                self.reason,
-                (RESUME, CANCEL),
-                self._answered,
-                QuestionKey.Hold,
-            )
         self._pauses = node.tree.part(Pauses).by_node
         self._pauses[node] = self
         node.tree.is_held = True
         node.add_end_callback(self.lift)
+
+    def ask(self, reason: str) -> None:
+        """Ask a person whether to resume or to cancel, unless that is asked already."""
+        if self._question is not None:
+            return
+        self.reason = f"{reason}; {_WHAT_RESUME_DOES}"
+        self._question = self.node.board.ask(
+            self.node.id,
+            self.node.tree,
+            self.node.loop_handle,
+            QuestionKind.Paused,
+            self.reason,
+            (RESUME, CANCEL),
+            self._answered,
+            QuestionKey.Hold,
+        )
 
     def postpone(self, child: CallNode, context: RunContext, caller: CallNode) -> None:
         """Postpone the start of *child* to the end of the pause; *caller* is Paused until then."""
@@ -93,7 +101,10 @@ class Pause:
     def _answered(self, answer: Answer) -> None:
         if answer.text == CANCEL:
             self.node.cancel_on_loop("cancelled while it was paused")
-        self.lift()
+        if self.is_last:
+            self._question = None
+        else:
+            self.lift()
 
 
 def pause_node(node: CallNode, reason: str) -> None:
@@ -104,14 +115,14 @@ def pause_node(node: CallNode, reason: str) -> None:
     """
     if node.state.final:
         raise UsageError(f"{node!r} has ended, and cannot be paused any more")
-    if node not in node.tree.part(Pauses).by_node:
-        Pause(node, reason)
+    (node.tree.part(Pauses).by_node.get(node) or Pause(node, reason)).ask(reason)
 
 
 def hold(node: CallNode, reason: str) -> None:
     """Pause *node* and all below it without a question, because its process is to stop."""
-    if not node.state.final and node not in node.tree.part(Pauses).by_node:
-        Pause(node, reason, asks=False)
+    if not node.state.final:
+        pause = node.tree.part(Pauses).by_node.get(node) or Pause(node, reason)
+        pause.is_last = True
 
 
 def why_not_paused(node: CallNode) -> str:

@@ -15,18 +15,27 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from treefold.core.edit import Edit
+from treefold.core.errors import StoreError, UnknownNodeError
 from treefold.core.views import NodeView
 from treefold.runtime.observe.observer import Observer
 from treefold.version import __version__
 from treefold.views import data
 from treefold.views.flame import By
+from treefold.views.fork_plan import fork_plan, shared_calls
 from treefold.views.liveness import with_interruption
 from treefold.views.search import search
+from treefold.views.timing import Totals, timing_of
 from treefold.views.web.body import read_fields
 from treefold.views.web.listing import Listing
+from treefold.views.web.run_query import RunQuery, select
+from treefold.views.web.run_summaries import RunSummaries
 
 _MOST_DIGITS: Final = 18  # of an id; as many always fit into 64 bits
 _LONGEST_SEARCH: Final = 1_000  # characters
+_MOST_SUMMARIES: Final = 100  # in one request
+_USUAL_RUNS: Final = 50  # of sums over several runs
+_MOST_RUNS: Final = 500
+_MOST_CALLS: Final = 20_000  # after which no other run is added
 _EDITS: Final = ("prompt", "model", "system", "args", "result")
 
 
@@ -69,16 +78,22 @@ class Api:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._listing = Listing(observer)
+        self._summaries = RunSummaries(observer)
 
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [
             _get("/api/journal", self._journal),
             _get("/api/trees", self._trees),
+            _get("/api/summaries", self._summarize),
             _get("/api/nodes/{id}", self._detail),
             _get("/api/nodes/{id}/parts/{part}", self._part),
             _get("/api/nodes/{id}/stack", self._stack),
+            _get("/api/nodes/{id}/fork-plan", self._fork_plan),
             _get("/api/trees/{id}/flame", self._flame),
+            _get("/api/trees/{id}/shared", self._shared),
+            _get("/api/trees/{id}/timing", lambda r: data.timing(self._view(r.node()))),
+            _get("/api/totals", self._totals),
             _get("/api/difference", self._difference),
             _get("/api/search", self._search),
             _get("/api/questions", lambda _: {"questions": self._listing.questions()}),
@@ -96,8 +111,14 @@ class Api:
         name = PurePath(self._observer.name).name
         return {"name": name, "driven": self._observer.is_driven, "version": __version__}
 
-    def _trees(self, _request: ApiRequest) -> Any:
-        return {"trees": self._listing.trees(self._listing.questions())}
+    def _trees(self, request: ApiRequest) -> Any:
+        trees = self._listing.trees(self._listing.questions())
+        return select(trees, read_query(request.query))
+
+    def _summarize(self, request: ApiRequest) -> Any:
+        ids = [parse_id(id) for id in request.query.get("ids", "").split(",", _MOST_SUMMARIES)]
+        found = self._summaries.of([id for id in ids if id is not None])
+        return {"summaries": {str(id): one for id, one in found.items()}}
 
     def _view(self, node: int) -> NodeView:
         tree = self._observer.tree_of(node)
@@ -132,6 +153,40 @@ class Api:
                 return data.flame(view, kind)
         kinds = ", ".join(get_args(By))
         raise HTTPException(400, f"by must be one of {kinds}, got {by[:100]!r}")
+
+    def _fork_plan(self, request: ApiRequest) -> Any:
+        node, at = request.node(), parse_id(request.query.get("at", "0")) or 0
+        events = self._observer.events(self._observer.tree_of(node), long_texts=False).read()
+        gives_result = request.query.get("change") == "result"
+        return data.fork_plan(fork_plan(events, node, at, gives_result=gives_result))
+
+    def _shared(self, request: ApiRequest) -> Any:
+        source = request.query_node("source")
+        view = self._observer.get_view(request.node())
+        found = shared_calls(view, self._observer.get_view(source))
+        return {"nodes": {str(id): node for id, node in found.items()}}
+
+    def _totals(self, request: ApiRequest) -> Any:
+        """Sum over the newest runs; stops early after many calls, and says how many were read."""
+        given = request.query.get("runs", str(_USUAL_RUNS))
+        wanted = parse_id(given)
+        if not wanted or wanted > _MOST_RUNS:
+            most = f"runs must be a number from 1 to {_MOST_RUNS}"
+            raise HTTPException(400, f"{most}, got {given[:100]!r}")
+        trees = self._observer.trees()
+        found, unreadable = Totals(), 0
+        for tree in reversed(trees[-wanted:]):
+            if found.calls >= _MOST_CALLS:
+                break
+            try:
+                view = self._view(tree.id)
+            except (StoreError, UnknownNodeError):
+                # A run that cannot be read, or was just deleted, must not hide the others.
+                unreadable += 1
+                continue
+            found.add(view, timing_of(view))
+        limit = {"wanted": wanted, "most_calls": _MOST_CALLS, "unreadable": unreadable}
+        return data.totals(found) | {"all": len(trees), **limit}
 
     def _difference(self, request: ApiRequest) -> Any:
         a, b = (self._view(request.query_node(name)) for name in "ab")
@@ -175,6 +230,17 @@ def parse_id(text: str) -> int | None:
     """Return *text* as a number; None if it cannot be an id."""
     is_id = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
     return int(text) if is_id else None
+
+
+def read_query(given: Mapping[str, str]) -> RunQuery:
+    """Return which runs the parameters of a request ask for."""
+    return RunQuery(
+        state=given.get("state", ""),
+        function=given.get("function", ""),
+        text=given.get("q", "").strip()[:_LONGEST_SEARCH],
+        page=parse_id(given.get("page", "")) or 1,
+        newest=parse_id(given.get("newest", "")) or 0,
+    )
 
 
 def _get(path: str, handler: Handler) -> Route:

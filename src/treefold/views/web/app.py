@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from anyio import to_thread
@@ -23,7 +24,7 @@ from treefold.core.errors import (
 )
 from treefold.http_server.guard import Guard, Hosts, Policy
 from treefold.runtime.observe.observer import Observer
-from treefold.views.web.api import Api, parse_id
+from treefold.views.web.api import Api, parse_id, read_query
 from treefold.views.web.page import Page
 from treefold.views.web.poller import Poller
 from treefold.views.web.stream import Stream
@@ -109,7 +110,7 @@ async def _stream(request: Request, observer: Observer, poller: Poller) -> Strea
         raise HTTPException(400, "tree must be the id of a run, and seq a version of it")
     if tree:
         await to_thread.run_sync(observer.get_view, tree)  # raises if there is no such run
-    return Stream(poller, tree or None, seq)
+    return Stream(poller, tree or None, seq, replace(read_query(query), about=tree))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

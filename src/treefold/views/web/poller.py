@@ -7,7 +7,7 @@ slow for are skipped, so nothing is ever queued. Without subscribers there is no
 import asyncio
 import logging
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +19,7 @@ from treefold.core.views import NodeView
 from treefold.runtime.observe.observer import Observer
 from treefold.views import data
 from treefold.views.web.listing import Listing
+from treefold.views.web.run_query import RunQuery, select
 
 _INTERVAL: Final = 0.1  # seconds between two polls, at least
 _IDLE_FACTOR: Final = 9  # the poller is idle this many times as long as the last poll took
@@ -33,7 +34,7 @@ class Snapshot:
     """The state of the journal at one moment.
 
     Attributes:
-        trees: the list of runs, as JSON.
+        trees: the runs that the subscriber asked for, as JSON.
         questions: the open questions, as JSON.
         view: the tree that the subscriber follows, if any.
     """
@@ -44,10 +45,11 @@ class Snapshot:
 
 
 class Subscriber:
-    """Receives snapshots of one tree, or of the list of runs alone."""
+    """Receives snapshots of one tree, or of the list of runs alone, and the runs of a query."""
 
-    def __init__(self, tree: int | None) -> None:
+    def __init__(self, tree: int | None, query: RunQuery) -> None:
         self.tree = tree
+        self.query = query
         self._snapshot: Snapshot | None = None
         self._changed = asyncio.Event()
         self._is_closed = False
@@ -73,28 +75,37 @@ class Subscriber:
 
 
 class _RunList:
-    """The list of runs as JSON; it may be long, so it is made after a change, and not often."""
+    """The list of all runs; it may be long, so it is read after a change, and not often."""
 
     def __init__(self, observer: Observer, listing: Listing) -> None:
         self._observer = observer
         self._listing = listing
-        self._text = ""
-        self._version: object = None  # of the journal, when the list was made
+        self._trees: list[dict[str, Any]] = []
+        self._driven = False
+        self._texts: dict[RunQuery, str] = {}
+        self._version: object = None  # of the journal, when the list was read
         self._idle_until = 0.0
         self._fresh_until = 0.0
 
-    def read(self, questions: Sequence[Mapping[str, Any]]) -> str:
-        """Return the list, and whether a process drives the journal, as JSON."""
+    def read(
+        self, questions: Sequence[Mapping[str, Any]], queries: Iterable[RunQuery]
+    ) -> dict[RunQuery, str]:
+        """Return, for each query, its runs and whether a process drives the journal, as JSON."""
         start, driven = time.monotonic(), self._observer.is_driven
         version = (self._observer.last(), driven, [question["id"] for question in questions])
         is_fresh = version == self._version and start < self._fresh_until
         if not is_fresh and start >= self._idle_until:
-            self._text = data.to_json({"trees": self._listing.trees(questions), "driven": driven})
+            self._trees, self._driven = self._listing.trees(questions), driven
+            self._texts.clear()
             self._version = version
             now = time.monotonic()
             self._idle_until = now + _IDLE_FACTOR * (now - start)
             self._fresh_until = now + _MAX_AGE
-        return self._text
+        self._texts = {query: self._texts.get(query) or self._text(query) for query in set(queries)}
+        return self._texts
+
+    def _text(self, query: RunQuery) -> str:
+        return data.to_json({**select(self._trees, query), "driven": self._driven})
 
 
 class Poller:
@@ -111,9 +122,11 @@ class Poller:
         self._is_closed = False
 
     @contextmanager
-    def subscribe(self, tree: int | None) -> Generator[Subscriber, None, None]:
+    def subscribe(
+        self, tree: int | None, query: RunQuery | None = None
+    ) -> Generator[Subscriber, None, None]:
         """Give a subscriber for as long as the context lasts."""
-        subscriber = Subscriber(tree)
+        subscriber = Subscriber(tree, query or RunQuery())
         self._subscribers.add(subscriber)
         self._subscribed.set()
         if self._is_closed:
@@ -155,8 +168,9 @@ class Poller:
     async def _poll(self) -> None:
         subscribers = list(self._subscribers)
         trees = {one.tree for one in subscribers if one.tree is not None}
+        queries = {one.query for one in subscribers}
         try:
-            runs, questions, views = await to_thread.run_sync(self._read, trees)
+            runs, questions, views = await to_thread.run_sync(self._read, trees, queries)
         except Exception as error:
             # The client gets the error itself when it reconnects.
             log.warning("%s", error, exc_info=not isinstance(error, TreefoldError))
@@ -165,13 +179,17 @@ class Poller:
             return
         for subscriber in subscribers:
             if subscriber.tree is None:
-                subscriber.publish(Snapshot(runs, questions, None))
+                subscriber.publish(Snapshot(runs[subscriber.query], questions, None))
             elif subscriber.tree in views:
-                subscriber.publish(Snapshot(runs, questions, views[subscriber.tree]))
+                subscriber.publish(
+                    Snapshot(runs[subscriber.query], questions, views[subscriber.tree])
+                )
             else:
                 subscriber.close()
 
-    def _read(self, trees: set[int]) -> tuple[str, str, Mapping[int, NodeView]]:
+    def _read(
+        self, trees: set[int], queries: set[RunQuery]
+    ) -> tuple[Mapping[RunQuery, str], str, Mapping[int, NodeView]]:
         start = time.monotonic()
         views: dict[int, NodeView] = {}
         for tree in trees:
@@ -182,4 +200,4 @@ class Poller:
         questions = self._listing.questions()
         text = data.to_json({"questions": questions})
         self._took = time.monotonic() - start
-        return self._runs.read(questions), text, views
+        return self._runs.read(questions, queries), text, views

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from treefold.views.web.client_state import ClientState
 from treefold.views.web.poller import Poller, Subscriber
+from treefold.views.web.run_query import RunQuery
 
 _KEEP_ALIVE_INTERVAL: Final = 15.0  # seconds
 _KEEP_ALIVE: Final = b": still here\n\n"
@@ -24,17 +25,19 @@ class Stream:
     Args:
         tree: the run to follow; None for the list of runs and the questions alone.
         seq: the version of the tree that the client has.
+        query: which runs to list.
     """
 
-    def __init__(self, poller: Poller, tree: int | None, seq: int) -> None:
+    def __init__(self, poller: Poller, tree: int | None, seq: int, query: RunQuery) -> None:
         self._poller = poller
         self._tree = tree
         self._seq = seq
+        self._query = query
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         if scope["method"] != "HEAD":
-            with self._poller.subscribe(self._tree) as subscriber:
+            with self._poller.subscribe(self._tree, self._query) as subscriber:
                 async with asyncio.TaskGroup() as group:
                     tasks = {
                         group.create_task(_wait_for_disconnect(receive)),

@@ -1,9 +1,10 @@
 // Actions on calls: pause, resume, cancel and fork, which the journal's process carries out, and compare.
 
-import { make } from "./dom.js";
+import { make, replaceContent } from "./dom.js";
 import { CANCEL_WARNING, field, openForm, readJson } from "./dialogs.js";
 import { attempt, showToast } from "./notices.js";
 import { editable, oneLine } from "./text.js";
+import { ForkPlan } from "./plan.js";
 import { isFromModel } from "./transcript.js";
 import { when } from "./format.js";
 
@@ -86,18 +87,21 @@ export async function fork(row, context, at = 0) {
     ...form.ways,
     {
       name: "args",
-      label: "With other arguments",
+      label: "Edit arguments",
       fields: [field("Arguments", args, "A JSON object.")],
       change: () => ({ args: readJson(args.value, "The field for the arguments") }),
     },
     {
       name: "result",
-      label: "With a given result",
+      label: "Set the result",
       fields: [field("Result", result, "JSON; put a text in quotes.")],
       change: () => ({ result: readJson(result.value, "The field for the result") }),
     },
   ];
-  const { element, chosen } = choice(ways);
+  const plan = new ForkPlan(row, context);
+  const { element, chosen } = choice(ways, (way) => plan.show(way));
+  form.step?.addEventListener("change", () => plan.show(chosen()));
+  await plan.show(ways[0]);
   await openForm({
     title: `Fork at ${row.path} ${oneLine(row.fn)}`,
     wide: true,
@@ -109,11 +113,12 @@ export async function fork(row, context, at = 0) {
       ),
       element,
       form.extra,
+      plan.element,
     ],
     action: "Fork",
     submit: async () => {
       const key = await context.source.fork(row.id, { ...chosen().change(), ...form.more() });
-      showToast(`The fork was requested.${context.pendingNote()}`);
+      showToast(context.pendingNote() ? `Fork requested.${context.pendingNote()}` : "Fork started.");
       openWhenFound(() => context.source.forked(key), context);
     },
   });
@@ -121,7 +126,7 @@ export async function fork(row, context, at = 0) {
 
 function codeFields() {
   return {
-    ways: [{ name: "again", label: "Run it again from its start", fields: [], change: () => ({}) }],
+    ways: [{ name: "again", label: "Run it again", fields: [], change: () => ({}) }],
     extra: null,
     more: () => ({}),
   };
@@ -148,30 +153,32 @@ async function agentFields(detail, context, at) {
   const original = prompt.value;
   const byPrompt = {
     name: "prompt",
-    label: "With another prompt",
+    label: "Edit prompt",
     fields: [field("Prompt", prompt)],
     change: () => (prompt.value === original ? { at: 0 } : { prompt: prompt.value }),
   };
   const byStep = {
     name: "step",
-    label: "From one of its steps",
+    label: "Continue from a step",
     fields: [field("Step", step)],
     change: () => ({ at: Number(step.value) }),
+    at: () => Number(step.value),
   };
   return {
     ways: at > 0 ? [byStep, byPrompt] : [byPrompt, byStep],
+    step,
     extra: make(
       "details",
       {},
-      make("summary", {}, "Another model"),
+      make("summary", {}, "Use another model"),
       field("Model", model, "A model name that the program knows. Applies to the first two options."),
     ),
     more: () => (model.value.trim() ? { model: model.value.trim() } : {}),
   };
 }
 
-/** Radio buttons, each with its own fields. */
-function choice(ways) {
+/** Radio buttons, each with its own fields; changed(way) is called when another one is chosen. */
+function choice(ways, changed) {
   const name = `way-${Math.random().toString(36).slice(2)}`;
   const parts = ways.map((way, at) => {
     const radio = make(
@@ -180,7 +187,10 @@ function choice(ways) {
     const inside = make("div.way-fields", { hidden: at !== 0 }, way.fields);
     return { radio, inside, element: make("div.way", {}, make("label", {}, radio, way.label), inside) };
   });
-  const show = (chosen) => parts.forEach(({ inside }, at) => { inside.hidden = at !== chosen; });
+  const show = (chosen) => {
+    parts.forEach(({ inside }, at) => { inside.hidden = at !== chosen; });
+    changed(ways[chosen]);
+  };
   return {
     element: make(
       "fieldset", {}, make("legend.unseen", {}, "What to change"), parts.map((part) => part.element)
@@ -208,28 +218,41 @@ async function openWhenFound(find, context) {
   showToast(context.pendingNote() ? `It will appear in the list of runs.${context.pendingNote()}` : NOT_YET);
 }
 
-/** Choose a run to compare with. */
-export function chooseOther(id, context, compare) {
-  const others = context.trees().filter((tree) => tree.id !== id).reverse();
-  if (!others.length) {
-    showToast("There is no other run to compare with.");
-    return;
-  }
-  const select = make("select", {
-    size: String(Math.min(10, Math.max(2, others.length))),
-  }, others.map((tree, at) =>
-    make(
+/** Choose a run to compare with: its source and its forks first, then the newest; or one that is searched. */
+export async function chooseOther(id, context, compare) {
+  const related = context.trees().filter((tree) => tree.id !== id).reverse();
+  const select = make("select", { size: "9" });
+  const search = make("input", { type: "search", autocomplete: "off" });
+  let asked = 0;
+  const list = async () => {
+    const number = asked += 1;
+    const q = search.value.trim();
+    const { trees } = await context.source.runs({ q });
+    if (number !== asked) return;
+    const first = q ? [] : related;
+    const known = new Set([id, ...first.map((tree) => tree.id)]);
+    const found = [...first, ...trees.reverse().filter((tree) => !known.has(tree.id))];
+    replaceContent(select, found.map((tree, at) => make(
       "option",
       { value: tree.id, selected: at === 0 },
       [tree.number, oneLine(tree.function), tree.key && `“${oneLine(tree.key)}”`, tree.state, when(tree.started)]
         .filter(Boolean).join("  "),
     )));
-  openForm(
+  };
+  search.addEventListener("input", () => attempt(list));
+  if (!await attempt(list)) return;
+  await openForm(
     {
       title: `Compare run ${context.trees().find((tree) => tree.id === id)?.number ?? ""} with`,
-      fields: [field("Run", select)],
+      fields: [
+        field("Find a run", search, "By its number, function, key or state."),
+        field("Run", select),
+      ],
       action: "Compare",
-      submit: async () => compare(Number(select.value)),
+      submit: async () => {
+        if (!select.value) throw new Error("Choose a run.");
+        compare(Number(select.value));
+      },
     },
   );
 }

@@ -6,20 +6,21 @@ import { DifferenceView } from "./difference.js";
 import { announce, noticePlaces, sentence, showToast } from "./notices.js";
 import { questionCard } from "./questions.js";
 import { RunView } from "./run.js";
-import { RunsView } from "./runs.js";
+import { RunsView, runsAddress } from "./runs.js";
+import { TotalsView } from "./spent.js";
 import { openSource, useToken } from "./source.js";
 import { oneLine } from "./text.js";
 import { Tree } from "./tree.js";
 import { many } from "./format.js";
 
 const KEPT = 6; // runs that were shown last, and are not loaded again
-const LATER = "No program has this journal open; it will be done when one opens it.";
+const LATER = "The program is stopped; it will be done when it runs again.";
 const MOST = 40; // questions in the list of them
 const TICK = 250; // milliseconds
 const THEMES = [["system", "as the system"], ["light", "light"], ["dark", "dark"]];
 
 class App {
-  trees = null; // until they are known
+  runs = null; // those that the server has sent, until then null
   questions = [];
   driven = true;
   #runs = new Map();
@@ -33,7 +34,8 @@ class App {
     this.source = source;
     this.context = {
       source,
-      trees: () => this.trees ?? [],
+      trees: () => this.runs?.trees ?? [],
+      otherRuns: () => (this.runs?.total ?? 0) > 1,
       detail: (id) => source.detail(id),
       pendingNote: () => (this.driven ? "" : ` ${LATER}`),
       open: (id) => this.go(`#/run/${id}`),
@@ -74,7 +76,7 @@ class App {
     this.noProgramBanner = make(
       "p.alone",
       { hidden: true, role: "status" },
-      "No program has this journal open. Actions are carried out when one opens it.",
+      "The program of this journal is stopped. Actions are carried out when it runs again.",
     );
     const skip = make(
       "a.skip",
@@ -89,7 +91,13 @@ class App {
           icon("mark"),
           make("span", {}, "treefold"),
         ),
-        this.journal, this.connection, make("span.gap"), this.questionsButton, this.theme,
+        this.journal, this.connection, make("span.gap"), this.questionsButton,
+        this.source.live ? make(
+          "a.round-link",
+          { href: "#/totals", "aria-label": "Time and cost of many runs", title: "Time and cost of many runs" },
+          icon("clock"),
+        ) : null,
+        this.theme,
         make(
           "button.quiet.round",
           { type: "button", "aria-label": "Keys", title: "Keys (?)", click: openHelp },
@@ -125,10 +133,11 @@ class App {
       setText(this.journal, oneLine((await journal).name));
     } catch { /* the stream reports the error */ }
     if (this.source.live) return;
-    this.#updateTrees({ trees: await this.source.trees() });
+    this.#updateTrees(await this.source.runs());
     this.#updateQuestions({ questions: await this.source.questions() });
-    if (this.trees.length === 1 && !location.hash.startsWith("#/run/")) history.replaceState(
-      null, "", `#/run/${this.trees[0].id}`
+    const { trees } = this.runs;
+    if (trees.length === 1 && !location.hash.startsWith("#/run/")) history.replaceState(
+      null, "", `#/run/${trees[0].id}`
     );
     this.route();
   }
@@ -182,14 +191,15 @@ class App {
     const number = (text) => (/^\d+$/.test(text ?? "") ? Number(text) : null);
     this.#closeQuestions();
     if (page === "run" && number(rest[0])) {
-      const tab = ["timeline", "flame"].includes(rest[1]) ? rest[1] : "tree";
+      const tab = ["timeline", "flame", "time"].includes(rest[1]) ? rest[1] : "tree";
       this.#showRun(
         number(rest[0]), { tab, node: number(given.get("node")), from: number(given.get("from")) }
       );
     } else if (page === "compare" && number(rest[0]) && number(rest[1])) this.#showCompare(
       number(rest[0]), number(rest[1])
     );
-    else this.#showRuns();
+    else if (page === "totals") this.#showTotals();
+    else this.#showRuns(Object.fromEntries(given));
   }
 
   #swap(view) {
@@ -199,19 +209,29 @@ class App {
     (view.element.querySelector("h1") ?? this.main).focus({ preventScroll: true });
   }
 
-  #showRuns() {
-    if (this.#view instanceof RunsView) return;
-    this.#swap(new RunsView({ open: (id) => this.go(`#/run/${id}`), live: this.source.live }));
-    document.title = "Runs · treefold";
-    this.#view.show(this.trees);
-    this.#follow(null);
+  #showRuns(query) {
+    if (this.#view instanceof RunsView) this.#view.setQuery(query);
+    else {
+      this.#swap(new RunsView({
+        source: this.source,
+        query,
+        open: (id) => this.go(`#/run/${id}`),
+        change: (changed) => {
+          history.replaceState(null, "", runsAddress(changed));
+          this.route();
+        },
+      }));
+      document.title = "Runs · treefold";
+      if (!this.source.live) this.#view.show(this.runs);
+    }
+    this.#follow(null, query);
   }
 
   #showRun(id, where) {
     if (!(this.#view instanceof RunView) || this.#view.tree.id !== id) {
       const tree = this.#runs.get(id) ?? new Tree(id);
       if (this.#openQuestions) tree.setQuestions(this.#openQuestions);
-      tree.setRun(this.trees?.find((one) => one.id === id));
+      this.#setRun(tree);
       this.#runs.delete(id);
       this.#runs.set(id, tree);
       if (this.#runs.size > KEPT) this.#runs.delete(this.#runs.keys().next().value);
@@ -219,6 +239,13 @@ class App {
       this.#follow(tree);
     }
     this.#view.show(where);
+  }
+
+  #showTotals() {
+    if (this.#view instanceof TotalsView) return;
+    this.#swap(new TotalsView({ load: (runs) => this.source.totals(runs) }));
+    document.title = "Time and cost · treefold";
+    this.#follow(null);
   }
 
   #showCompare(a, b) {
@@ -229,7 +256,7 @@ class App {
 
   // Updates
 
-  #follow(tree) {
+  #follow(tree, query = {}) {
     this.#stop();
     const view = this.#view;
     this.#stop = this.source.follow(tree?.id ?? null, tree?.seq ?? 0, {
@@ -249,7 +276,7 @@ class App {
         if (state === "connected") tree?.texts.clear(); // the server sends partial texts again
         this.#connected(state, why, status);
       },
-    });
+    }, query);
   }
 
   #connected(state, why = "", status = 0) {
@@ -264,26 +291,32 @@ class App {
   /** Show the state of the connection, and whether a program has the journal open. */
   #drawConnection() {
     const words = {
-      live: "live",
-      undriven: "no program",
+      live: "program running",
+      stopped: "program stopped",
       reconnecting: "reconnecting…",
       refused: "not connected",
       file: "saved run",
     };
-    const state = this.#state === "live" && !this.noProgramBanner.hidden ? "undriven" : this.#state;
-    setText(this.connection, words[state] ?? "");
+    const state = this.#state === "live" && !this.driven ? "stopped" : this.#state;
+    // Until the runs are known, so is not whether a program runs.
+    setText(this.connection, state === "live" && !this.runs ? "" : words[state] ?? "");
     this.connection.dataset.state = state;
-    document.body.classList.toggle("undriven", !this.noProgramBanner.hidden);
+    document.body.classList.toggle("stopped", !this.noProgramBanner.hidden);
   }
 
-  #updateTrees({ trees, driven }) {
-    this.trees = trees;
-    this.driven = driven ?? this.driven;
-    this.noProgramBanner.hidden = this.driven || !this.source.live || !trees.some((tree) => tree.open);
-    for (const [id, tree] of this.#runs) tree.setRun(trees.find((one) => one.id === id));
+  #updateTrees(runs) {
+    this.runs = runs;
+    this.driven = runs.driven ?? this.driven;
+    this.noProgramBanner.hidden = this.driven || !this.source.live || !runs.open;
+    for (const tree of this.#runs.values()) this.#setRun(tree);
     this.#drawConnection();
-    if (this.#view instanceof RunsView) this.#view.show(trees);
+    if (this.#view instanceof RunsView) this.#view.show(runs);
     else this.#view?.update?.();
+  }
+
+  #setRun(tree) {
+    const run = this.runs?.trees.find((one) => one.id === tree.id);
+    if (run) tree.setRun(run);
   }
 
   #updateQuestions({ questions }) {
@@ -326,7 +359,7 @@ class App {
     const there = new Map([...this.questionsPanel.children].map((card) => [card.dataset.question, card]));
     for (const question of this.questions.slice(0, MOST)) {
       if (there.delete(question.id)) continue;
-      const tree = question.tree ?? this.trees[0]?.id;
+      const tree = question.tree ?? this.runs?.trees[0]?.id;
       const link = make(
         "a",
         { href: `#/run/${tree}?node=${question.node}` },

@@ -3,6 +3,7 @@
 import { icon, make, replaceContent, setState, setText } from "./dom.js";
 import { Grid } from "./grid.js";
 import { oneLine } from "./text.js";
+import { drawSpans } from "./timing.js";
 import { brief, duration, elapsed, exactly, grouped, money, now } from "./format.js";
 
 const TREE = [
@@ -38,12 +39,27 @@ function drawCall() {
     make("span.kind"),
     make("bdi.fn"),
     make("bdi.args"),
+    make("span.shared-slot"),
   ];
 }
 
-function redrawCall(cell, item) {
+/** A mark of a call that a fork shares; leads to it in the run that was forked, unless this is a file. */
+function sharedMark(row, source) {
+  const label = `shared with ${source.name}`;
+  if (!source.live) return make("span.shared", { title: label }, icon("fork", label));
+  return make(
+    "a.shared",
+    { href: `#/run/${source.id}?node=${row.shared}`, title: `${label}: show it there`, tabindex: "-1" },
+    icon("fork", label),
+  );
+}
+
+function redrawCall(cell, item, sourceOf) {
   const { row } = item;
-  const [toggle, state, path, tie, kind, fn, args] = cell.children;
+  const [toggle, state, path, tie, kind, fn, args, shared] = cell.children;
+  const source = row.shared === undefined ? null : sourceOf();
+  replaceContent(shared, source && sharedMark(row, source));
+  cell.parentElement.classList.toggle("is-shared", source !== null);
   toggle.classList.toggle("none", item.expanded === null);
   toggle.classList.toggle("open", item.expanded === true);
   setState(state, row.questions.length ? "asking" : row.state);
@@ -55,7 +71,7 @@ function redrawCall(cell, item) {
   setText(args, `(${oneLine(row.args)})`);
 }
 
-function redrawTree({ textOf, askedOf }) {
+function redrawTree({ textOf, askedOf, sourceOf }) {
   return (cells, item, element) => {
     const { row } = item;
     const [call, outcome, tokens, cost, time] = cells;
@@ -64,7 +80,7 @@ function redrawTree({ textOf, askedOf }) {
       element.drawn = row;
       element.text = text;
       element.open = item.expanded;
-      redrawCall(call, item);
+      redrawCall(call, item, sourceOf);
       redrawOutcome(outcome, row, text);
       setText(tokens, row.total_tokens ? brief(row.total_tokens) : "");
       tokens.title = row.total_tokens ? spent(row) : "";
@@ -100,10 +116,9 @@ function redrawOutcome(cell, row, text) {
 /** The outcome of a call: its result or error, its question or partial answer (text), or its status. */
 export function outcomeOf(row, text = "") {
   if (row.error) return { kind: "failed", text: oneLine(row.error) };
-  if (row.state === "success") return {
-    kind: "result",
-    text: row.result === null ? "" : oneLine(row.result),
-  };
+  if (row.state === "success") return row.result === null
+    ? { kind: "does", text: "done" }
+    : { kind: "result", text: oneLine(row.result) };
   if (row.questions.length) return { kind: "asks", text: oneLine(text || row.status) };
   return text ? {
     kind: "says",
@@ -122,7 +137,7 @@ function drawSpan() {
   return [make("div.bar")];
 }
 
-function redrawTimeline({ extentOf }) {
+function redrawTimeline({ extentOf, timingOf, sourceOf }) {
   return (cells, item, element) => {
     const { row } = item;
     const [call, span, time] = cells;
@@ -130,13 +145,21 @@ function redrawTimeline({ extentOf }) {
     if (element.drawn !== row || element.open !== item.expanded) {
       element.drawn = row;
       element.open = item.expanded;
-      redrawCall(call, item);
+      redrawCall(call, item, sourceOf);
       mark(element, row);
     }
     element.classList.toggle("beside", !item.matches);
     const [bar] = span.children;
-    bar.hidden = row.started === null;
-    if (row.started !== null) {
+    const timing = timingOf?.();
+    const isSplit = Boolean(timing?.spans(row.id).length);
+    bar.classList.toggle("parted", isSplit);
+    bar.hidden = row.started === null && !isSplit;
+    if (isSplit) drawSpans(bar, row, timing, { start, length });
+    else if (row.started !== null) {
+      if (bar.drawnFor) {
+        bar.replaceChildren();
+        bar.drawnFor = null;
+      }
       // A fork shows calls of the run that was forked, which ended before the fork started.
       const from = Math.max(0, (row.started - start) / length);
       const to = Math.max(from, ((row.ended ?? now()) - start) / length);

@@ -1,15 +1,21 @@
 // The details of one call.
 
-import { askIcon, icon, make, replaceContent, setText, stateIcon } from "./dom.js";
+import { askIcon, icon, make, remember, remembered, replaceContent, setText, stateIcon } from "./dom.js";
 import { actionButtons, fork } from "./actions.js";
+import { copyButton } from "./copy.js";
+import { markdown } from "./markdown.js";
 import { sentence } from "./notices.js";
 import { questionCard } from "./questions.js";
-import { longText, oneLine, shownValue } from "./text.js";
+import { Tabs } from "./tabs.js";
+import { splitBar, splitList, splitOf } from "./timing.js";
+import { copyable, longText, oneLine, shownValue } from "./text.js";
 import { TranscriptView } from "./transcript.js";
-import { ANSWERED, elapsed, exactly, grouped, many, money, when } from "./format.js";
+import { ANSWERED, duration, elapsed, exactly, grouped, many, money, when } from "./format.js";
 
 const REFRESH_INTERVAL = 300; // milliseconds, at least, between two requests for a call that changes
 const NEAR_END = 60; // pixels from the end, within which new text scrolls the pane along
+
+let preferred = null; // the tab that the user chose last; the next call is shown with it, too
 
 export class DetailView {
   #detail = null;
@@ -27,21 +33,33 @@ export class DetailView {
     this.title = make("h2", { tabindex: "-1" });
     this.facts = make("p.facts");
     this.buttons = make("div.actions", { role: "group", "aria-label": "Actions on this call" });
-    this.places = Object.fromEntries(
-      [
-        "questions",
-        "fault",
-        "exception",
-        "outputs",
-        "values",
-        "notices",
-        "inputs",
-        "transcript",
-        "stack",
-        "usage",
-      ].map((name) => [name, make(`div.place.${name}`)]),
+    const places = (...names) => names.map((name) => [name, make(`div.place.${name}`)]);
+    const parts = {
+      above: places("questions", "fault", "exception", "notices"),
+      conversation: places("transcript"),
+      values: places("outputs", "values", "inputs", "stack"),
+      raw: places("raw"),
+      usage: places("usage", "time"),
+    };
+    this.places = Object.fromEntries(Object.values(parts).flat());
+    const panel = (name) => make(`div.tab-panel.${name}-panel`, {}, parts[name].map(([, place]) => place));
+    const panels = [
+      ["conversation", "Conversation", panel("conversation")],
+      ["values", "Input and output", panel("values")],
+      ["raw", "Raw", panel("raw")],
+      ["usage", "Usage", panel("usage")],
+    ];
+    this.tabs = new Tabs("About this call", panels, (name) => {
+      preferred = name;
+      this.formatButton.hidden = !this.#hasFormats();
+      this.#drawRaw();
+      this.#drawTime();
+    });
+    this.isFormatted = remembered("formatted", "yes") === "yes";
+    this.formatButton = this.#drawFormatButton();
+    this.body = make(
+      "div.detail-body", { tabindex: "-1" }, parts.above.map(([, place]) => place), panels.map(([, , one]) => one)
     );
-    this.body = make("div.detail-body", { tabindex: "-1" }, Object.values(this.places));
     this.element = make("aside.detail", { "aria-label": "Call" },
       make("header", {},
         make(
@@ -55,10 +73,23 @@ export class DetailView {
           ),
         ),
         make("div.title-line", {}, this.title, this.buttons),
-        this.facts),
+        this.facts,
+        this.tabs.element,
+        this.formatButton),
       this.body);
+    this.#offerTabs(this.row);
     this.tick();
     this.refresh();
+  }
+
+  /** Offer the conversation only if there is one, and show the tab that the user chose last. */
+  #offerTabs(call) {
+    const talks = Boolean(call?.agent || call?.transcript?.length);
+    this.tabs.offer("conversation", talks);
+    const usual = talks ? "conversation" : "values";
+    const wanted = preferred !== null && this.tabs.offers(preferred) ? preferred : usual;
+    if (this.tabs.current !== wanted) this.tabs.show(wanted);
+    this.formatButton.hidden = !this.#hasFormats();
   }
 
   get row() {
@@ -162,6 +193,7 @@ export class DetailView {
     const put = (name, data, ...content) => this.#drawIfChanged(
       name, data, () => replaceContent(places[name], ...content.map((one) => one?.()))
     );
+    this.#offerTabs(detail);
     this.#drawQuestions(detail);
     put(
       "exception",
@@ -170,13 +202,18 @@ export class DetailView {
         "Exception",
         make("p.failed.exception-type", {}, make("bdi", {}, oneLine(detail.exception.type))),
         longText(detail.exception.message),
+        copyButton("Copy the exception", () => `${detail.exception.type}: ${detail.exception.message}`),
       ),
     );
     const hasOutput = detail.state === "success";
     put(
       "outputs",
-      [hasOutput, detail.outputs],
-      () => hasOutput && section("Output", shownValue(detail.outputs, "Output")),
+      [hasOutput, detail.outputs, this.isFormatted],
+      () => hasOutput && section(
+        "Output",
+        shownValue(detail.outputs, "Output", detail.agent && this.isFormatted ? markdown : null),
+        copyButton("Copy the output", () => copyable(detail.outputs)),
+      ),
     );
     put(
       "values",
@@ -201,15 +238,22 @@ export class DetailView {
       detail.inputs,
       () => section(
         "Inputs",
-        Object.keys(detail.inputs).length ? shownValue(detail.inputs, "Inputs") : make("p.hint", {}, "none"),
+        ...(Object.keys(detail.inputs).length ? [
+          shownValue(detail.inputs, "Inputs"),
+          copyButton("Copy the inputs", () => copyable(detail.inputs)),
+        ] : [make("p.hint", {}, "none")]),
       ),
     );
     this.#transcript(detail);
     put(
       "usage",
       [detail.usage, detail.total_usage, detail.cost, detail.total_cost],
-      () => detail.total_usage.total > 0 && section("Usage", usageTable(detail)),
+      () => detail.total_usage.total > 0
+        ? section("Tokens and cost", usageTable(detail))
+        : section("Tokens and cost", make("p.hint", {}, "No model was used.")),
     );
+    this.#drawRaw();
+    this.#drawTime();
     this.#drawIfChanged("stack", true, () => replaceContent(places.stack, this.#stack()));
     this.tick();
   }
@@ -234,14 +278,73 @@ export class DetailView {
         link: (node) => this.context.link(node),
         row: (node) => this.context.tree.rows.get(node),
         fork: this.context.source.live ? (at) => fork(this.row ?? detail, this.context, at) : null,
+        isFormatted: this.isFormatted,
       });
-      replaceContent(this.places.transcript, section("Transcript", this.transcript.element));
+      replaceContent(this.places.transcript, this.transcript.element);
     }
     this.transcript.show(detail.transcript);
     const { texts } = this.context.tree;
     if (detail.partial && !this.context.source.live) texts.set(this.id, detail.partial);
     this.transcript.showLive(texts.get(this.id) ?? "");
     if (this.#pointAt !== null && this.transcript.reveal(this.#pointAt)) this.#pointAt = null;
+  }
+
+  /** A button that shows texts of the model as Markdown, or as they are. */
+  #drawFormatButton() {
+    const button = make(
+      "button.format",
+      { type: "button", "aria-pressed": String(this.isFormatted), title: "Show the model's texts as Markdown" },
+      "Markdown",
+    );
+    button.addEventListener("click", () => {
+      this.isFormatted = !this.isFormatted;
+      remember("formatted", this.isFormatted ? "yes" : "no");
+      button.setAttribute("aria-pressed", String(this.isFormatted));
+      if (this.transcript) this.transcript.isFormatted = this.isFormatted;
+      if (this.#detail) this.#show(this.#detail);
+    });
+    return button;
+  }
+
+  /** Whether the current tab may have a text of a model. */
+  #hasFormats() {
+    return this.tabs.offers("conversation") && ["conversation", "values"].includes(this.tabs.current);
+  }
+
+  /** All that is known about the call, as JSON; it may be large, so it is drawn only to be seen. */
+  #drawRaw() {
+    if (this.tabs.current !== "raw" || !this.#detail) return;
+    this.#drawIfChanged("raw", this.#detail, () => {
+      const text = JSON.stringify(this.#detail, null, 2);
+      const shown = longText(text, { label: "The call as JSON", first: 6_000 });
+      shown.classList.add("json");
+      replaceContent(this.places.raw, section("JSON", shown, copyButton("Copy the JSON", () => text)));
+    });
+  }
+
+  /** Where the time of the call went. */
+  async #drawTime() {
+    if (this.tabs.current !== "usage") return;
+    let timing;
+    try {
+      timing = await this.context.timing();
+    } catch {
+      return; // an error is shown where the run is timed
+    }
+    const split = splitOf(timing.spans(this.id));
+    const whole = Object.values(split).reduce((sum, seconds) => sum + seconds, 0);
+    const onPath = timing.delay(this.id);
+    this.#drawIfChanged("time", [split, onPath], () => replaceContent(
+      this.places.time,
+      whole > 0 ? section(
+        "Time",
+        splitBar(split, whole),
+        splitList(split, whole),
+        make("p.hint", {}, onPath > 0
+          ? `${duration(onPath)} of its own time are on the critical path of the run`
+          : "Not on the critical path of the run: it delayed nothing"),
+      ) : null,
+    ));
   }
 
   #stack() {

@@ -98,6 +98,7 @@ const KEYS = [
   ["/", "search"],
   ["1 2 3", "tree, timeline, flame graph"],
   ["n", "the next call that waits for you"],
+  ["s", "a shared call in the run that it comes from"],
   ["e c", "expand all, collapse all"],
   ["Esc", "close, or clear the search"],
   ["?", "this list"],

@@ -5,7 +5,8 @@ import { Grid } from "./grid.js";
 import { outcomeOf } from "./calls.js";
 import { longText, oneLine, shownValue } from "./text.js";
 import { TranscriptView } from "./transcript.js";
-import { elapsed, many } from "./format.js";
+import { highlight } from "./highlight.js";
+import { brief, duration, elapsed, grouped, many, money, now } from "./format.js";
 
 export class DifferenceView {
   #rows = [];
@@ -16,6 +17,7 @@ export class DifferenceView {
     this.only = make("input", { type: "checkbox", change: () => this.#show() });
     this.count = make("p.count", { role: "status" });
     this.both = make("div.both", { "aria-live": "off" });
+    this.totals = make("div.run-deltas", { hidden: true });
     this.grid = new Grid({
       name: "difference",
       role: "grid",
@@ -43,7 +45,7 @@ export class DifferenceView {
         this.count,
         make("label.check", {}, this.only, "Only what differs"),
       ),
-      this.grid.element, this.both);
+      this.totals, this.grid.element, this.both);
     this.#name(`of node ${a}`, `of node ${b}`);
     this.#load();
   }
@@ -72,6 +74,10 @@ export class DifferenceView {
         this.count,
         same ? "No difference" : `${many(differing, "differing call")} of ${rows.length}`,
       );
+      if (rows[0]?.a && rows[0].b) {
+        this.totals.hidden = false;
+        replaceContent(this.totals, deltaTable(rows[0].a, rows[0].b, this.names, "Both runs with all their calls"));
+      }
       this.#show();
       const first = this.#rows.find((row) => !row.same) ?? this.#rows[0];
       if (first) {
@@ -92,8 +98,16 @@ export class DifferenceView {
     const load = async (row) => (row ? this.context.source.detail(row.id) : null);
     try {
       const [a, b] = await Promise.all([load(item.a), load(item.b)]);
-      if (chosen === this.#chosen) replaceContent(
-        this.both, this.#side(a, b, 0, item), this.#side(b, a, 1, item)
+      if (chosen !== this.#chosen) return;
+      const sides = [this.#side(a, b, 0, item), this.#side(b, a, 1, item)];
+      if (a && b) highlightParts(...sides);
+      const isTop = item.a?.parent === null;
+      replaceContent(
+        this.both,
+        item.a && item.b && !isTop && make(
+          "div.pair-totals", {}, deltaTable(item.a, item.b, this.names, "This call with all calls below it")
+        ),
+        sides,
       );
     } catch (error) {
       replaceContent(this.both, make("p.failed", { role: "alert" }, error.message));
@@ -110,7 +124,10 @@ export class DifferenceView {
       make("p.hint", {}, "This run has no such call."),
     );
     const part = (title, kind, content) => make(
-      `div${item.changed.includes(kind) ? ".differs-here" : ""}`, {}, make("h3", {}, title), content
+      `div${item.changed.includes(kind) ? ".differs-here" : ""}`,
+      { "data-part": kind },
+      make("h3", {}, title),
+      content,
     );
     return make("section.one-side", { "aria-label": name },
       make(
@@ -155,6 +172,53 @@ export class DifferenceView {
     });
     return view.element;
   }
+}
+
+/** Mark the words in which the parts of two calls differ; messages are compared with those beside them. */
+function highlightParts(one, other) {
+  for (const part of one.querySelectorAll(":scope > [data-part]")) {
+    const beside = other.querySelector(`:scope > [data-part="${part.dataset.part}"]`);
+    if (!beside) continue;
+    const messages = [...part.querySelectorAll(".transcript > li")];
+    if (!messages.length) {
+      highlight(part, beside);
+      continue;
+    }
+    const others = [...beside.querySelectorAll(".transcript > li")];
+    messages.forEach((message, at) => {
+      if (others[at]?.className === message.className) highlight(message, others[at]);
+    });
+  }
+}
+
+/** What two calls took, and by how much the second one took more or less. */
+function deltaTable(a, b, names, caption) {
+  const time = (row) => (row.started === null ? 0 : (row.ended ?? now()) - row.started);
+  const price = (row) => (row.total_cost === null ? null : Number(row.total_cost));
+  const lines = [
+    ["Tokens", a.total_tokens, b.total_tokens, grouped, brief],
+    ["Cost", price(a), price(b), money, money],
+    ["Time", time(a), time(b), duration, duration],
+  ];
+  return make("table.deltas", {}, make("caption.unseen", {}, caption),
+    make("thead", {}, make("tr", {}, [...names, "Difference"].reduce(
+      (cells, title) => [...cells, make("th", { scope: "col" }, title)], [make("td", {})]
+    ))),
+    make("tbody", {}, lines.map(([title, one, other, exact, short]) => make("tr", {},
+      make("th", { scope: "row" }, title),
+      make("td", {}, one === null ? "unknown" : exact(one)),
+      make("td", {}, other === null ? "unknown" : exact(other)),
+      make("td.delta", {}, delta(one, other, short))))));
+}
+
+function delta(one, other, short) {
+  if (one === null || other === null) return "";
+  const more = other - one;
+  if (more === 0) return "the same";
+  const sign = more > 0 ? "+" : "−";
+  const factor = one > 0 ? other / one : 0;
+  const share = factor >= 3 ? `${Math.round(factor)} times` : `${sign}${Math.round(Math.abs(factor - 1) * 100)}%`;
+  return `${sign}${short(Math.abs(more))}${one > 0 ? ` (${share})` : ""}`;
 }
 
 function drawSide() {

@@ -15,8 +15,13 @@ export class EmbeddedSource {
     return this.data.journal;
   }
 
-  async trees() {
-    return this.data.trees;
+  async runs() {
+    const { trees } = this.data;
+    return { trees, total: trees.length, driven: false };
+  }
+
+  async summaries(ids) {
+    return Object.fromEntries(ids.map((id) => [id, this.data.summary]));
   }
 
   async questions() {
@@ -43,6 +48,19 @@ export class EmbeddedSource {
     const found = this.data.flame[by] ?? (this.data.flame.by === by ? this.data.flame : null);
     if (!found) throw new Error(`This file has no flame graph by ${by}.`);
     return found;
+  }
+
+  async shared() {
+    return this.data.shared ?? {};
+  }
+
+  async timing() {
+    if (!this.data.timing) throw new Error("This file does not say where the time went.");
+    return this.data.timing;
+  }
+
+  async totals() {
+    throw new Error("A file holds one run: sum over runs with `treefold view`.");
   }
 
   async difference() {

@@ -9,6 +9,7 @@ export const INTERRUPTED = "interrupted; it resumes when its program is started 
 const GROUPED = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const DAY_OF_YEAR = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium" });
 const FULL = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "long" });
 
 const UNITS = [[1e3, "k"], [1e6, "M"], [1e9, "G"]];
@@ -72,8 +73,10 @@ export function elapsed(row) {
 export function when(seconds) {
   if (seconds === null || seconds === undefined) return "";
   const date = new Date(seconds * 1000);
-  const today = new Date().toDateString() === date.toDateString();
-  return today ? CLOCK.format(date) : `${DAY.format(date)}, ${CLOCK.format(date)}`;
+  const current = new Date();
+  if (current.toDateString() === date.toDateString()) return CLOCK.format(date);
+  const day = current.getFullYear() === date.getFullYear() ? DAY : DAY_OF_YEAR;
+  return `${day.format(date)}, ${CLOCK.format(date)}`;
 }
 
 export function exactly(seconds) {

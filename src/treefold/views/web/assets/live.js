@@ -26,8 +26,14 @@ export class LiveSource {
     return this.#get("/api/journal");
   }
 
-  async trees() {
-    return (await this.#get("/api/trees")).trees;
+  /** A page of the runs that match a query: {state, function, q, page, newest}. */
+  runs(query = {}) {
+    return this.#get(`/api/trees?${new URLSearchParams(query)}`);
+  }
+
+  /** What the list shows of some runs beyond their rows, by id. */
+  async summaries(ids) {
+    return (await this.#get(`/api/summaries?ids=${ids.join(",")}`)).summaries;
   }
 
   async questions() {
@@ -48,6 +54,14 @@ export class LiveSource {
 
   flame(tree, by) {
     return this.#get(`/api/trees/${tree}/flame?by=${by}`);
+  }
+
+  timing(tree) {
+    return this.#get(`/api/trees/${tree}/timing`);
+  }
+
+  totals(runs) {
+    return this.#get(`/api/totals?runs=${runs}`);
   }
 
   difference(a, b) {
@@ -78,6 +92,16 @@ export class LiveSource {
     return (await this.#post(`/api/nodes/${id}/fork`, change)).key;
   }
 
+  /** What a fork would do again: at is the number of responses that it keeps. */
+  forkPlan(id, { at, change }) {
+    return this.#get(`/api/nodes/${id}/fork-plan?${new URLSearchParams({ at, change })}`);
+  }
+
+  /** The calls that a fork shares with its source: their nodes there, by their ids. */
+  async shared(tree, source) {
+    return (await this.#get(`/api/trees/${tree}/shared?source=${source}`)).nodes;
+  }
+
   async forked(key) {
     return (await this.#get(`/api/forks/${encodeURIComponent(key)}`)).node;
   }
@@ -85,21 +109,22 @@ export class LiveSource {
   /**
    * Follow the list of runs and, unless it is null, a tree from a sequence number on.
    *
+   * query selects the runs, as for runs(); with a tree, they are the tree, its source and its forks.
    * listener has rows, text, trees, questions (each called with the data of such an event) and
    * connection ("connected", "live", "reconnecting" or "refused", and why). Returns a function that
    * stops it.
    */
-  follow(tree, seq, listener) {
+  follow(tree, seq, listener, query = {}) {
     const stop = new AbortController();
-    this.#keepFollowing(tree, seq, listener, stop.signal);
+    this.#keepFollowing(tree, seq, listener, stop.signal, query);
     return () => stop.abort();
   }
 
-  async #keepFollowing(tree, seq, listener, stopped) {
+  async #keepFollowing(tree, seq, listener, stopped, query) {
     let wait = FIRST_WAIT;
     while (!stopped.aborted) {
       try {
-        for await (const event of this.#stream(tree, seq, stopped)) {
+        for await (const event of this.#stream(tree, seq, stopped, query)) {
           if (stopped.aborted) return;
           if (event === null || event === BEGIN) listener.connection(event ? "connected" : "live", "");
           else {
@@ -122,13 +147,13 @@ export class LiveSource {
     }
   }
 
-  async *#stream(tree, seq, stopped) {
+  async *#stream(tree, seq, stopped, query) {
     const silent = new AbortController();
     const given = AbortSignal.any([stopped, silent.signal]);
-    const about = tree === null ? "" : `?tree=${tree}&seq=${seq}`;
+    const about = new URLSearchParams(tree === null ? query : { tree, seq });
     let timer = setTimeout(() => silent.abort(), SILENCE);
     try {
-      const response = await this.#send(`/api/stream${about}`, { signal: given });
+      const response = await this.#send(`/api/stream?${about}`, { signal: given });
       yield BEGIN;
       for await (const event of readEvents(response.body)) {
         clearTimeout(timer);

@@ -21,7 +21,7 @@ const NO_RESULT = "Enter the result that it had, unless it was an empty text. ";
 
 /**
  * One question with the controls to answer it. who is a link to the call; context has source,
- * detail(id) and pendingNote() (added to the confirmation while no program has the journal open).
+ * detail(id) and pendingNote() (added to the confirmation while the program is stopped).
  */
 export function questionCard(question, who, context) {
   const card = make("article.question", {

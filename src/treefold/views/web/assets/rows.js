@@ -5,6 +5,8 @@ const OVERSCAN = 10; // rows above and below the view, so that scrolling shows n
 
 export class Rows {
   items = [];
+  painted = () => {}; // called after each change of what is in view
+  #shown = [];
   #elements = new Map();
   #pending = false;
   #moving = false;
@@ -70,6 +72,13 @@ export class Rows {
     for (let index = first; index < last; index += 1) indexes.push(index);
     if (kept >= last && kept < items.length) indexes.push(kept);
     this.#place(indexes, height);
+    this.#shown = indexes;
+    this.painted();
+  }
+
+  /** The items in view, and a few around it. */
+  visible() {
+    return this.#shown.map((index) => this.items[index]).filter((item) => item !== undefined);
   }
 
   /** Put rows into the document, in order; elements of removed rows are reused. */

@@ -6,17 +6,22 @@ import { callGrid, drawScale, extent } from "./calls.js";
 import { DetailView } from "./detail.js";
 import { Finder } from "./finder.js";
 import { FlameView } from "./flame.js";
+import { SpentView } from "./spent.js";
+import { KINDS, Timing, swatch } from "./timing.js";
 import { forkOf, stateOf } from "./runs.js";
 import { Splitter } from "./splitter.js";
 import { oneLine } from "./text.js";
 import { brief, elapsed, exactly, many, money } from "./format.js";
 
-const TABS = [["tree", "Tree"], ["timeline", "Timeline"], ["flame", "Flame graph"]];
-const FLAME_INTERVAL = 1_500; // milliseconds between two flame graphs of an open run
+const TABS = [["tree", "Tree"], ["timeline", "Timeline"], ["flame", "Flame graph"], ["time", "Time and cost"]];
+const FLAME_INTERVAL = 1_500; // milliseconds between two flame graphs, or timings, of an open run
 
 export class RunView {
   #pending = false;
   #flameDue = 0;
+  #timing = null; // a Timing, once it is loaded
+  #timingAt = { seq: -1, time: 0 }; // of the run and the clock, when it was last requested
+  #onlyPath = false;
   #detail = null;
   #drawn = new Map();
 
@@ -29,6 +34,7 @@ export class RunView {
       isPaused: (row) => context.isPaused(row, tree.id),
       link: (node, from) => this.#address(node, from),
       close: () => this.#closeDetail(),
+      timing: () => this.#loadTiming(),
     };
     this.title = make("h1", { tabindex: "-1" });
     this.facts = make("p.facts");
@@ -99,17 +105,24 @@ export class RunView {
       button.tabIndex = chosen ? 0 : -1;
     });
     this.panel.setAttribute("aria-labelledby", `tab-${tab}`);
-    this.finder.element.hidden = this.folds.hidden = tab === "flame";
+    this.finder.element.hidden = this.folds.hidden = !this.#hasRows;
     this.flameSeq = this.tree.isOpen ? -1 : this.tree.seq;
-    this.view = tab === "flame" ? this.#flame() : this.#grid(tab);
-    replaceContent(this.panel, this.view.element);
+    this.view = { flame: () => this.#flame(), time: () => this.#spent() }[tab]?.() ?? this.#grid(tab);
+    replaceContent(this.panel, tab === "timeline" ? this.#legend() : null, this.view.element);
+    if (tab === "timeline") this.#drawTiming();
+  }
+
+  get #hasRows() {
+    return this.tab === "tree" || this.tab === "timeline";
   }
 
   #grid(tab) {
     return callGrid(tab, {
       textOf: (id) => this.tree.texts.get(id) ?? "",
       askedOf: (row) => this.#asked(row),
-      extentOf: () => extent(this.tree.top),
+      extentOf: () => this.#extent(),
+      sourceOf: () => this.#source(),
+      timingOf: () => this.#timing,
       moved: (item) => this.#isWide() && this.#select(item.row.id),
       opened: (item, { byKey = false } = {}) => {
         this.#select(item.row.id, { push: !this.#isWide() });
@@ -128,6 +141,58 @@ export class RunView {
       load: (by) => this.context.source.flame(this.tree.id, by),
       open: (id) => this.#select(id, { push: !this.#isWide() }),
     });
+  }
+
+  // Where the time went
+
+  #spent() {
+    return new SpentView({
+      load: () => this.#loadTiming(),
+      row: (id) => this.tree.rows.get(id),
+      link: (id) => this.#address(id),
+    });
+  }
+
+  /** Load the timing, unless the one that is loaded is of the same state, or new enough. */
+  async #loadTiming() {
+    const { seq, time } = this.#timingAt;
+    const isNew = seq === this.tree.seq && !this.tree.isOpen;
+    if (this.#timing && (isNew || performance.now() - time < FLAME_INTERVAL)) return this.#timing;
+    this.#timingAt = { seq: this.tree.seq, time: performance.now() };
+    this.#timing = new Timing(await this.context.source.timing(this.tree.id));
+    return this.#timing;
+  }
+
+  /** The time that the timeline shows: from when the run was requested, if that is known. */
+  #extent() {
+    const whole = extent(this.tree.top);
+    const before = this.#timing ? Math.max(0, whole.start - this.#timing.data.started) : 0;
+    return { start: whole.start - before, length: whole.length + before };
+  }
+
+  #legend() {
+    const only = make(
+      "button.chip",
+      {
+        type: "button",
+        "aria-pressed": String(this.#onlyPath),
+        click: () => {
+          this.#onlyPath = !this.#onlyPath;
+          only.setAttribute("aria-pressed", String(this.#onlyPath));
+          this.update();
+        },
+      },
+      make("span.path-sample", { "aria-hidden": "true" }),
+      "critical path only",
+    );
+    return make(
+      "div.time-legend",
+      {},
+      make("ul", { "aria-label": "Kinds of time" }, KINDS.map(
+        ([kind, word, meaning]) => make("li", { title: meaning }, swatch(kind), word)
+      )),
+      only,
+    );
   }
 
   #isWide() {
@@ -215,25 +280,28 @@ export class RunView {
       if (!this.#detail && this.wanted.node === null) this.#choose(null, null);
     }
     this.#drawHead();
+    this.#loadShared();
     this.finder.show(this.tree.counts());
     this.#drawStrip();
-    if (this.tab !== "flame") {
+    if (this.#hasRows) {
       const items = this.#items();
       this.view.show(items);
-      if (this.tab === "timeline") drawScale(this.view.head, extent(this.tree.top).length);
+      if (this.tab === "timeline") drawScale(this.view.head, this.#extent().length);
       this.finder.showCount(items);
-    } else this.#drawFlame();
+    }
+    if (this.tab !== "tree") this.#drawFlame();
     this.#detail?.changed();
   }
 
-  /** Redraw the flame graph, but not often; the last state is always drawn. */
+  /** Redraw the flame graph or the timing, but not often; the last state is always drawn. */
   #drawFlame() {
     if (this.#flameDue || (!this.tree.isOpen && this.flameSeq === this.tree.seq)) return;
     this.#flameDue = setTimeout(() => {
       this.#flameDue = 0;
-      if (this.tab !== "flame") return;
+      if (this.tab === "tree") return;
       this.flameSeq = this.tree.isOpen ? -1 : this.tree.seq;
-      this.view.refresh();
+      if (this.tab === "timeline") this.#drawTiming();
+      else this.view.refresh();
     }, FLAME_INTERVAL);
   }
 
@@ -241,10 +309,10 @@ export class RunView {
   tick() {
     if (!this.tree.isOpen) return;
     this.#drawHead();
-    if (this.tab === "flame") this.#drawFlame();
-    else {
+    if (this.tab !== "tree") this.#drawFlame();
+    if (this.#hasRows) {
       this.view.rows.paint();
-      if (this.tab === "timeline") drawScale(this.view.head, extent(this.tree.top).length);
+      if (this.tab === "timeline") drawScale(this.view.head, this.#extent().length);
     }
     this.#detail?.tick();
   }
@@ -294,14 +362,15 @@ export class RunView {
       [
         `run ${top.path}`,
         `node ${id}`,
-        many(this.tree.rows.size, "call"),
+        many(this.tree.size, "call"),
         elapsed(top),
         top.total_tokens ? `${brief(top.total_tokens)} tokens` : "",
         top.total_tokens ? (top.total_cost === null ? "price unknown" : money(top.total_cost)) : "",
+        this.#sharedFact(),
       ].filter(Boolean).join(" · "),
     );
     this.facts.title = exactly(top.started);
-    const others = this.context.source.live && this.context.trees().length > 1;
+    const others = this.context.source.live && this.context.otherRuns();
     this.#drawIfChanged("buttons", [top.state, this.context.isPaused(top), others], () => {
       const compare = make(
         "button",
@@ -315,6 +384,42 @@ export class RunView {
       );
       replaceContent(this.buttons, actionButtons(top, this.context, { isTop: true }), others ? compare : null);
     });
+  }
+
+  /** The run that this one was forked from. */
+  #source() {
+    const listed = this.context.trees().find((tree) => tree.id === this.tree.id);
+    if (!listed?.source) return null;
+    const number = this.context.trees().find((tree) => tree.id === listed.source)?.number;
+    const name = number === undefined ? `node ${listed.source}` : `run ${number}`;
+    return { id: listed.source, name, live: this.context.source.live };
+  }
+
+  /** Mark the calls that a fork shares with its source; those that it shares never change. */
+  async #loadShared() {
+    const source = this.#source();
+    if (this.sharedLoaded || !source || !this.tree.top) return;
+    this.sharedLoaded = true;
+    try {
+      this.tree.setShared(await this.context.source.shared(this.tree.id, source.id));
+    } catch {
+      return; // the source may have been deleted
+    }
+    this.update();
+  }
+
+  /** Show the chosen call, if it is shared, in the run that it comes from. */
+  #goToSource() {
+    const node = this.tree.shared.get(this.#detail?.id);
+    const source = this.#source();
+    if (node === undefined || !source?.live) return false;
+    this.context.go(`#/run/${source.id}?node=${node}`);
+    return true;
+  }
+
+  #sharedFact() {
+    const { shared } = this.tree;
+    return shared.size ? `${many(shared.size, "call")} shared with ${this.#source()?.name ?? "its source"}` : "";
   }
 
   #drawStrip() {
@@ -353,7 +458,18 @@ export class RunView {
   // Items
 
   #items() {
-    return this.tree.visible(this.finder.filter);
+    const { filter } = this.finder;
+    if (this.tab !== "timeline" || !this.#onlyPath || !this.#timing) return this.tree.visible(filter);
+    return this.tree.visible(
+      (row) => this.#timing.delay(row.id) > 0 && (filter?.(row) ?? true)
+    );
+  }
+
+  async #drawTiming() {
+    try {
+      await this.#loadTiming();
+      this.update();
+    } catch { /* the bars are drawn without it */ }
   }
 
   #fold(closed) {
@@ -368,8 +484,9 @@ export class RunView {
   pressed(event) {
     switch (event.key) {
       case "/": this.#lookFor(); return true;
-      case "1": case "2": case "3": this.#turnTo(TABS[Number(event.key) - 1][0]); return true;
+      case "1": case "2": case "3": case "4": this.#turnTo(TABS[Number(event.key) - 1][0]); return true;
       case "n": this.nextAsking(); return true;
+      case "s": return this.#goToSource();
       case "e": this.#fold(false); return true;
       case "c": this.#fold(true); return true;
       case "Escape": return this.#escaped(event);
@@ -378,7 +495,7 @@ export class RunView {
   }
 
   #lookFor() {
-    if (this.tab === "flame") {
+    if (!this.#hasRows) {
       this.#use("tree");
       history.replaceState(null, "", this.#address(this.wanted.node));
       this.update();

@@ -34,38 +34,54 @@ export function oneLine(text) {
 
 /** Fill an element with text; escape sequences are highlighted, to distinguish them from text. */
 export function fill(element, text) {
+  return replaceContent(element, ...pieces(text));
+}
+
+/** The same text as a list of strings, and elements for escape sequences. */
+export function pieces(text) {
   const whole = String(text).replaceAll("\r\n", "\n");
   const found = [...whole.matchAll(UNSEEN)];
-  if (found.length === 0 || found.length > MARKED) {
-    element.textContent = found.length ? whole.replace(UNSEEN, code) : whole;
-    return element;
-  }
-  const pieces = [];
+  if (!whole) return [];
+  if (found.length === 0) return [whole];
+  if (found.length > MARKED) return [whole.replace(UNSEEN, code)];
+  const all = [];
   let from = 0;
   for (const match of found) {
-    pieces.push(
+    all.push(
       whole.slice(from, match.index),
       make("span.code-point", { title: "unprintable character" }, code(match[0])),
     );
     from = match.index + match[0].length;
   }
-  return replaceContent(element, ...pieces, whole.slice(from));
+  all.push(whole.slice(from));
+  return all;
 }
 
 /**
  * A text of any length, cut until the user expands it.
  *
  * length is that of the whole text, of which text may be the beginning; whole() then resolves to it.
+ * format(text) returns the elements of a text that is not shown as it is, unless it is very long.
  */
-export function longText(text, { length = text.length, whole = null, first = FIRST, label = "" } = {}) {
-  const body = make("pre.text", { dir: "auto", "aria-label": label || null });
-  const box = make("div.long-text", {}, body);
+export function longText(
+  text, { length = text.length, whole = null, first = FIRST, label = "", format = null } = {}
+) {
+  const box = make("div.long-text");
+  const show = (shown) => {
+    const isFormatted = format !== null && shown.length <= WHOLE;
+    const body = isFormatted
+      ? make("div.md", {}, format(shown))
+      : make("pre.text", { dir: "auto", "aria-label": label || null });
+    if (!isFormatted) showWhole(body, shown);
+    if (box.firstElementChild) box.firstElementChild.replaceWith(body);
+    else box.append(body);
+  };
   const isAll = hasAll(text, length);
   if (length <= first * 1.25 && isAll) {
-    fill(body, text);
+    show(text);
     return box;
   }
-  fill(body, beginning(text, first));
+  show(beginning(text, first));
   const button = make(
     "button.quiet",
     { type: "button" },
@@ -76,7 +92,7 @@ export function longText(text, { length = text.length, whole = null, first = FIR
   const showAll = async () => {
     button.disabled = true;
     try {
-      showWhole(body, isAll || !whole ? text : await whole());
+      show(isAll || !whole ? text : await whole());
       button.remove();
     } catch (error) {
       button.disabled = false;
@@ -135,12 +151,12 @@ function showWhole(body, text) {
   }
 }
 
-/** A value as JSON; texts in an object are shown as text. */
-export function shownValue(value, label = "") {
-  if (typeof value === "string") return longText(value, { label });
+/** A value as JSON; texts in an object are shown as text, and format is that of a text alone. */
+export function shownValue(value, label = "", format = null) {
+  if (typeof value === "string") return longText(value, { label, format });
   if (isPlainObject(value) && typeof value.$repr === "string") return longText(value.$repr, { label });
   if (isPlainObject(value) && typeof value.$text === "string") return longText(
-    value.$text, { label, length: value.length }
+    value.$text, { label, length: value.length, format }
   );
   const size = isPlainObject(value) ? Object.keys(value).length : 0;
   if (size === 0 || size > NAMED) return json(value, label);
@@ -172,6 +188,12 @@ function isText(value) {
 
 function isPlainObject(value) {
   return value !== null && typeof value === "object" && !Array.isArray(value);
+}
+
+/** A value as text to copy: a text as it is, anything else as JSON. */
+export function copyable(value) {
+  if (isPlainObject(value) && isText(value)) return value.$text ?? value.$repr;
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "";
 }
 
 /** Values as JSON for editing; empty if some of them are cut or have no JSON form. */

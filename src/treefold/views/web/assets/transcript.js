@@ -1,10 +1,13 @@
 // The transcript of a call. Existing parts are not redrawn when more arrive.
 
 import { icon, make, replaceContent, stateIcon } from "./dom.js";
-import { fill, longText, oneLine, shownValue } from "./text.js";
+import { copyButton } from "./copy.js";
+import { markdown } from "./markdown.js";
+import { copyable, fill, longText, oneLine, shownValue } from "./text.js";
 import { many } from "./format.js";
+import { isReturn } from "./tree.js";
 
-const WHO = { system: "system", user: "user", text: "model", thinking: "thinking", call: "call", result: "result" };
+const WHO = { system: "system", user: "user", text: "model", thinking: "thinking", call: "call", result: "result", returned: "returned" };
 const FOLDED = 400; // characters; a longer system prompt is collapsed
 
 /** Whether a part is from the model: consecutive ones are one response. */
@@ -17,9 +20,12 @@ export class TranscriptView {
   #links = [];
   #live = null;
 
-  /** id is that of the call; link(node) gives a URL, row(node) a row; fork(k) forks after response k. */
-  constructor({ id, source, link, row, fork }) {
-    Object.assign(this, { id, source, link, row, fork });
+  /**
+   * id is that of the call; link(node) gives a URL, row(node) a row; fork(k) forks after response k.
+   * isFormatted: whether texts of the model are shown as Markdown.
+   */
+  constructor({ id, source, link, row, fork, isFormatted = true }) {
+    Object.assign(this, { id, source, link, row, fork, isFormatted });
     this.element = make("ol.transcript", { "aria-label": "Transcript" });
   }
 
@@ -30,9 +36,12 @@ export class TranscriptView {
       const begins = isFromModel(part) && !inside;
       if (begins) response += 1;
       inside = isFromModel(part);
-      const sign = `${part.kind} ${part.length} ${part.node} ${part.text}`;
+      const returns = this.#returns(part);
+      const sign = `${part.kind} ${part.length} ${part.node} ${returns} ${this.isFormatted} ${part.text}`;
       if (this.#drawn[index]?.sign === sign) return;
-      const element = this.#draw(part, index, begins ? response : 0);
+      const kind = returns && part.kind === "call" ? "returned" : WHO[part.kind] ? part.kind : "text";
+      const element = this.#draw(part, kind, index, begins ? response : 0);
+      element.hidden = returns && part.kind === "result"; // it only says that the agent has ended
       if (this.#drawn[index]) this.#drawn[index].element.replaceWith(element);
       else this.element.insertBefore(element, this.#live);
       this.#drawn[index] = { sign, element };
@@ -78,8 +87,13 @@ export class TranscriptView {
     return Boolean(found);
   }
 
-  #draw(part, index, response) {
-    const kind = WHO[part.kind] ? part.kind : "text";
+  /** Whether a part belongs to the call that returned the result of the agent. */
+  #returns(part) {
+    const row = part.node === null || part.node === undefined ? null : this.row(part.node);
+    return Boolean(row && isReturn(row, this.row(this.id)));
+  }
+
+  #draw(part, kind, index, response) {
     const element = make(`li.part.${kind}`, { "data-node": kind === "call" ? part.node : null });
     const who = make("div.who", {}, WHO[kind]);
     if (response && this.fork) {
@@ -92,18 +106,29 @@ export class TranscriptView {
         ),
       );
     }
-    element.append(who, make("div.what", {}, this.#content(part, kind, index)));
+    const whole = () => (part.text.length < part.length ? this.source.part(this.id, index) : part.text);
+    const copy = copyButton(
+      `Copy this ${kind === "returned" ? "result" : WHO[kind]}`,
+      kind === "returned" ? () => copyable(returnedValue(part)) : whole,
+    );
+    element.append(who, make("div.what", {}, this.#content(part, kind, index), part.length ? copy : null));
     return element;
   }
 
   #content(part, kind, index) {
     const text = () => longText(
-      part.text, { length: part.length, whole: () => this.source.part(this.id, index) }
+      part.text,
+      {
+        length: part.length,
+        whole: () => this.source.part(this.id, index),
+        format: this.isFormatted && kind === "text" ? markdown : null,
+      },
     );
     switch (kind) {
       case "system": return part.length > FOLDED ? this.#folded(part, text) : text();
       case "thinking": return this.#thinking(part, text);
       case "call": return this.#call(part);
+      case "returned": return shownValue(returnedValue(part), "Result");
       case "result": return [
         make(
           "div.call-line",
@@ -147,4 +172,10 @@ export class TranscriptView {
     this.#links.push({ node, element, drawn: row?.state });
     return element;
   }
+}
+
+/** The result that a call of return_result has: its only argument, or all of them. */
+function returnedValue({ args }) {
+  const names = Object.keys(args ?? {});
+  return names.length === 1 && names[0] === "result" ? args.result : args;
 }

@@ -3,12 +3,19 @@
 import { ANSWERED, INTERRUPTED } from "./format.js";
 
 const LIVE = new Set(["waiting", "running", "paused"]);
+const RETURN = "return_result"; // the function with which a model returns the result of its agent
+
+/** Whether a call returned the result of the agent that made it: the agent has the same outcome. */
+export function isReturn(row, above) {
+  return row.fn === RETURN && row.state === "success" && above?.agent === true && above.state === "success";
+}
 
 export class Tree {
   rows = new Map();
   seq = 0;
   collapsed = new Set();
   texts = new Map(); // partial texts of responses, by node
+  shared = new Map(); // the nodes of shared calls in the run that was forked, by node
   #children = new Map();
   #openQuestions = null; // the ids of the open questions, once they are known
   #interruptedAt = null; // the time of the last event, if the process has ended before the run
@@ -29,7 +36,7 @@ export class Tree {
   merge({ rows, seq }) {
     for (const row of rows) {
       if (!this.rows.has(row.id)) this.#place(row);
-      this.rows.set(row.id, this.#shown(row));
+      this.rows.set(row.id, this.#marked(this.#shown(row)));
       if (!LIVE.has(row.state)) this.texts.delete(row.id);
     }
     this.seq = Math.max(this.seq, seq);
@@ -52,8 +59,18 @@ export class Tree {
   #adjust() {
     for (const [id, row] of this.rows) {
       const sent = row.sent ?? row;
-      if (LIVE.has(sent.state)) this.rows.set(id, this.#shown(sent));
+      if (LIVE.has(sent.state)) this.rows.set(id, this.#marked(this.#shown(sent)));
     }
+  }
+
+  /** Set the calls that this run, a fork, shares with its source. */
+  setShared(nodes) {
+    this.shared = new Map(Object.entries(nodes).map(([id, node]) => [Number(id), node]));
+    for (const [id, row] of this.rows) if (this.shared.has(id)) this.rows.set(id, this.#marked(row));
+  }
+
+  #marked(row) {
+    return this.shared.has(row.id) ? { ...row, sent: row.sent ?? row, shared: this.shared.get(row.id) } : row;
   }
 
   /**
@@ -94,6 +111,18 @@ export class Tree {
     return this.#children.get(id) ?? [];
   }
 
+  /** Whether a row is not shown, because the row of its agent says the same. */
+  isFolded(row) {
+    return isReturn(row, this.rows.get(row.parent)) && !this.#children.has(row.id);
+  }
+
+  /** How many calls are shown. */
+  get size() {
+    let count = 0;
+    for (const row of this.rows.values()) count += !this.isFolded(row);
+    return count;
+  }
+
   /** The rows from the top of the tree down to one. */
   pathTo(id) {
     const found = [];
@@ -105,6 +134,7 @@ export class Tree {
   counts() {
     const counts = { all: this.rows.size, asking: 0 };
     for (const row of this.rows.values()) {
+      if (this.isFolded(row)) continue;
       counts[row.state] = (counts[row.state] ?? 0) + 1;
       if (row.questions.length) counts.asking += 1;
     }
@@ -144,7 +174,7 @@ export class Tree {
     push(this.rows.has(this.id) ? [this.id] : [], 1);
     while (stack.length) {
       const [id, level, position, size] = stack.pop();
-      const below = this.children(id);
+      const below = this.children(id).filter((child) => !this.isFolded(this.rows.get(child)));
       const open = wanted ? below.some((child) => wanted.has(child)) : !this.collapsed.has(id);
       const expanded = below.length ? open : null;
       const row = this.rows.get(id);
@@ -159,8 +189,10 @@ export class Tree {
     const wanted = new Map();
     for (const row of this.rows.values()) {
       if (!filter(row)) continue;
-      wanted.set(row.id, true);
-      let above = this.rows.get(row.parent);
+      // What is found in a folded call is found in its agent.
+      const found = this.isFolded(row) ? this.rows.get(row.parent) : row;
+      wanted.set(found.id, true);
+      let above = this.rows.get(found.parent);
       while (above && !wanted.has(above.id)) {
         wanted.set(above.id, false);
         above = this.rows.get(above.parent);

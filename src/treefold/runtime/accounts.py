@@ -1,0 +1,111 @@
+"""Opens the accounts of calls: one for each budget that their requests are paid from."""
+
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+from treefold.core.budget import Budget
+from treefold.core.call_request import CallRequest
+from treefold.core.events import BudgetAbove
+from treefold.core.function import Function
+from treefold.runtime.calls.budgets import Account
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import upwards
+from treefold.runtime.graph import reachable
+
+
+class Accounts:
+    """Opens accounts for the calls of one runtime.
+
+    Args:
+        common: the account of the runtime, if it has a budget.
+    """
+
+    def __init__(self, common: Account | None) -> None:
+        self._common = common
+        self._is_shared = False  # whether other workers may spend of a budget
+        # Whether calls of a function may make remote calls.
+        self._has_remote: WeakKeyDictionary[Function, bool] = WeakKeyDictionary()
+
+    def share(self) -> None:
+        """Keep the accounts of which several workers spend in the shared store."""
+        self._is_shared = True
+        common = self._common
+        if common is not None and common.budget.name is not None:
+            common.stored_as = _named_account(common.budget.name)
+
+    def open_new(self, node: CallNode, request: CallRequest) -> None:
+        """Open the accounts of a new call, if it has any."""
+        is_common = node.parent is None and self._common is not None
+        if is_common or request.budget is not None or request.function.budget is not None:
+            self.open(node, request)
+
+    def open(self, node: CallNode, request: CallRequest, *, is_fork: bool = False) -> None:
+        """Open the accounts of *node*, and charge them with what an earlier process has spent.
+
+        What a fork shares with its original tree was charged to the runtime's budget by that tree.
+        """
+        budgets = (request.budget, request.function.budget)
+        node.accounts = tuple([
+            Account(one, node, stored_as=self._stored_as(one, node, place))
+            for place, one in enumerate(budgets)
+            if one is not None
+        ])
+        counted = node.accounts
+        if node.record.since is not None:
+            for account in node.accounts:
+                account.count_from(node.record.since)
+        if node.parent is None and (common := self._common) is not None:
+            node.accounts += (common,)
+            counted = counted if is_fork else node.accounts
+        if node.record.spending is not None:
+            for account in counted:
+                # The store knows what was spent of a budget that outlives its tree.
+                if account.stored_as is None or account.budget.name is None:
+                    account.take_over(node.record.spending)
+
+    def open_above(self, node: CallNode) -> None:
+        """Open the accounts of the calls above a call that this process runs for another one."""
+        options, above = node.record.requested.options, {one.id: one for one in upwards(node)}
+        for one in () if options is None else options.budgets_above:
+            owner = None if one.node is None else above[one.node]
+            account = Account(one.budget, owner, stored_as=one.name)
+            if owner is not None and one.budget.name is None and owner.record.spending is not None:
+                # The store does not know it before the first request: a fork has inherited it.
+                account.take_over(owner.record.spending)
+            node.accounts += (account,)
+        common = self._common
+        if common is not None and common.stored_as is None:
+            # It is for all that this process spends.
+            node.accounts += (common,)
+
+    def _stored_as(self, budget: Budget, node: CallNode, place: int) -> str | None:
+        """Return the name of an account in a shared store, if other workers may spend of it."""
+        if not self._is_shared:
+            return None
+        if budget.name is not None:
+            return _named_account(budget.name)
+        function = node.function
+        if function not in self._has_remote:
+            below = reachable(function.may_call)
+            self._has_remote[function] = any(one.queue for one in below.values())
+        return f"{node.id}:{place}" if self._has_remote[function] else None
+
+
+def budgets_above(parent: CallNode) -> tuple[BudgetAbove, ...]:
+    """Return the budgets that a remote call below *parent* spends of.
+
+    Seconds are left out: the worker that runs the owner of the budget counts them.
+    """
+    found: list[BudgetAbove] = []
+    for one in upwards(parent):
+        for account in one.accounts:
+            budget, name = account.budget, account.stored_as
+            if name is None or (budget.usd, budget.tokens, budget.calls) == (None, None, None):
+                continue
+            owner = None if account.owner is None else account.owner.id
+            found.append(BudgetAbove(name, owner, replace(budget, seconds=None)))
+    return tuple(found)
+
+
+def _named_account(name: str) -> str:
+    return f"={name}"

@@ -1,0 +1,469 @@
+"""The trees of a shared store that this process runs: adopted, attended, given up, lost."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
+
+from treefold.core.agent_events import NoticeGiven
+from treefold.core.errors import FencedError, InvalidValueError, StoreError
+from treefold.core.events import Event
+from treefold.core.question import Question
+from treefold.core.shared_store import Ownership, SharedStore
+from treefold.core.store import Message
+from treefold.core.work_engine import Taken
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import subtree
+from treefold.runtime.cluster.command_reader import CommandReader
+from treefold.runtime.cluster.dispatcher import Dispatcher
+from treefold.runtime.cluster.insisting import RETRY, insist
+from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
+from treefold.runtime.cluster.run import Run
+from treefold.runtime.durable.commands import read_command
+from treefold.runtime.durable.drive_journal import DriveJournal
+from treefold.runtime.durable.loader import PastFunction
+from treefold.runtime.durable.shared_trees import SharedTrees
+from treefold.runtime.durable.tree_reader import TreeReader
+from treefold.runtime.durable.worker_settings import WorkerSettings
+from treefold.runtime.engine import Engine
+from treefold.runtime.loops.loop_handle import threadsafe_resolver
+from treefold.runtime.loops.threads import in_thread
+from treefold.runtime.questions.pauses import pause_node
+from treefold.runtime.recovery import Recovery
+from treefold.runtime.tree_registry import TreeRegistry
+from treefold.runtime.trees.run_log import name_of
+
+log = logging.getLogger(__name__)
+
+GRACE: Final = 5.0  # seconds for the last round trips to the store and the engine
+
+
+class Host(Protocol):
+    """What the runs need of their worker."""
+
+    @property
+    def settings(self) -> WorkerSettings: ...
+
+    @property
+    def commands(self) -> CommandReader: ...
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Start a task, which is cancelled when the worker stops."""
+        ...
+
+    def post(self, function: Callable[..., object], *args: Any) -> None:
+        """Call *function* on the loop, from any thread."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What was read of a drive: the events and open questions of its tree.
+
+    Attributes:
+        messages: commands that were posted when nobody ran it.
+        journal: records what happens from here on.
+        was_killed: whether its last owner died.
+    """
+
+    events: list[Event]
+    questions: list[Question]
+    messages: list[Message]
+    journal: DriveJournal
+    was_killed: bool
+
+
+class Runs:
+    """Adopts trees that the work engine delivers, and gives them up again.
+
+    It is used on the event loop.
+    """
+
+    def __init__(
+        self,
+        store: SharedStore,
+        recovery: Recovery,
+        engine: Engine,
+        registry: TreeRegistry,
+        source: SharedTrees,
+        remote_calls: RemoteCalls,
+        dispatcher: Dispatcher,
+        host: Host,
+    ) -> None:
+        self._store = store
+        self._recovery = recovery
+        self._engine = engine
+        self._registry = registry
+        self._source = source
+        self._remote_calls = remote_calls
+        self._dispatcher = dispatcher
+        self._host = host
+        self._runs: dict[int, Run] = {}
+        self._taking: set[int] = set()
+        self._disowned: set[int] = set()  # drives to be released: they were not resumed
+        self._lost: set[int] = set()  # drives that other workers have adopted
+        self._drain_until = math.inf  # in the time of the loop
+
+    def __contains__(self, node: int) -> bool:
+        return node in self._runs
+
+    @property
+    def running(self) -> int:
+        """How many trees need a slot; from any thread."""
+        return sum(not run.rested.is_set() for run in tuple(self._runs.values()))
+
+    @property
+    def waiting(self) -> int:
+        """How many trees only wait; from any thread."""
+        return len(self._runs) - self.running
+
+    # Taking trees
+
+    async def take(self, node: int) -> Taken:
+        """Run a tree until it has ended or waits for a person, unless another worker has it."""
+        # A tree that was started here is not adopted: that would end the ownership it has.
+        is_owned = self._source.drive_of(node) is not None and node not in self._runs
+        if node in self._taking or node in self._disowned or is_owned:
+            return Taken.Done
+        if self._dispatcher.stopping.is_set():
+            return Taken.Later
+        if (run := self._runs.get(node)) is None:
+            self._taking.add(node)
+            try:
+                run = await self._adopt(node)
+            except StoreError as error:
+                log.warning("tree %d is taken later: %s", node, error)
+                return Taken.Later
+            finally:
+                self._taking.discard(node)
+        if not isinstance(run, Run):
+            return run
+        if self._drain_until < math.inf:
+            # It was adopted when this process was already giving up what it has.
+            await self._leave(run)
+        await run.rested.wait()
+        return Taken.Done
+
+    async def _adopt(self, node: int) -> Run | Taken:
+        """Become the owner of a tree, load it and resume it."""
+        ownership = await self._own_drive(node)
+        if ownership is None:
+            return Taken.Done
+        self._lost.discard(node)
+        try:
+            return await self._resume(ownership)
+        except BaseException:
+            # Also after a cancellation: nobody else may take it before it is released.
+            self._source.forget(node)
+            self._disowned.add(node)
+            self._host.spawn(self._disown(ownership), f"release of {node}")
+            raise
+
+    async def _own_drive(self, node: int) -> Ownership | None:
+        """Become the owner of a drive, or learn that it is over or another worker has it.
+
+        This takes until the store answers: it may have made this worker the owner and its answer
+        may be lost, and then nobody else would run the drive as long as this worker lives.
+        """
+        was_refused = False
+        while True:
+            try:
+                return await in_thread(self._store.adopt, node)
+            except FencedError:
+                raise
+            except StoreError as error:
+                if not was_refused:
+                    log.warning("tree %d is taken later: %s", node, error)
+                was_refused = True
+                await asyncio.sleep(RETRY)
+
+    async def _resume(self, ownership: Ownership) -> Run | Taken:
+        if (run := self._run_in_place(ownership)) is not None:
+            return run
+        read = await in_thread(self._read, ownership)
+        journal = read.journal
+        journal.drive.on_refused = partial(self._host.post, self.lose, ownership.node)
+        if is_remote(ownership):
+            root = self._engine.load_call(ownership.tree, ownership.node, read.events, journal)
+        else:
+            if (replica := self._engine.loaded(ownership.tree)) is not None:
+                self._registry.forget(replica)
+            root = self._engine.load(ownership.tree, read.events)
+        # What was cancelled while nobody ran it must not begin, nor wait for its function.
+        self._execute_early(root, read.messages, "cancel", root.cancel_on_loop)
+        is_over = root.has_ended or root.is_ending
+        if not is_over and (missing := self._missing(root)):
+            log.warning("tree %d waits for a worker that has %s", root.id, missing)
+            await self._unload(journal, root)
+            await in_thread(self._store.release, ownership, parked=False)
+            return Taken.Later
+        mine = {node.id for node in subtree(root)}
+        for question in read.questions:
+            if question.node_id in mine:
+                self._recovery.take_over(question, root.loop_handle)
+        run = self._new_run(journal, root, ownership)
+        log.info("%s was taken", name_of(root.record))
+        if not is_over:
+            if is_remote(ownership):
+                self._recovery.resume_call(root, was_killed=read.was_killed)
+            else:
+                self._recovery.resume_tree(root.id, was_killed=read.was_killed)
+            # Nothing has run yet, so no call is made before a pause is in force.
+            self._execute_early(root, read.messages, "pause", partial(pause_node, root))
+        self._host.commands.wake()
+        self._host.spawn(self._attend(run), f"tree {root.id}")
+        return run
+
+    def _execute_early(
+        self, root: CallNode, messages: Iterable[Message], what: str, act: Callable[[str], None]
+    ) -> None:
+        """Execute the commands of one kind for *root* that were posted when nobody ran it.
+
+        All others are executed as those that arrive later.
+        """
+        for message in messages:
+            command: Mapping[str, Any] = {}
+            with suppress(InvalidValueError):
+                command = read_command(message.body)
+            if command.get("do") == what and command.get("node") == root.id:
+                act(str(command.get("reason", "")))
+                self._host.commands.note_executed(message.id, root.id)
+
+    def _missing(self, root: CallNode) -> str:
+        """Return which function, or version of one, another worker must have to run *root*."""
+        if isinstance(root.function, PastFunction):
+            return root.function.name
+        pinned = self._recovery.why_pinned(root)
+        return f"the version it began with: {pinned}" if pinned else ""
+
+    def _run_in_place(self, ownership: Ownership) -> Run | None:
+        """Run a remote call whose caller this process runs, as part of that tree."""
+        node = self._engine.loaded(ownership.node) if is_remote(ownership) else None
+        if node is None or not self._remote_calls.run_here(node):
+            return None
+        journal = node.tree.journal
+        assert isinstance(journal, DriveJournal)  # as in every shared store
+        self._source.own_in_place(node.id, journal)
+        run = self._new_run(journal, node, ownership)
+        self._host.spawn(self._attend_in_place(run), f"call {node.id}")
+        return run
+
+    async def _attend_in_place(self, run: Run) -> None:
+        """Give up a call that runs as part of its tree when it has ended, or the tree is gone."""
+        try:
+            while not run.root.has_ended:
+                run.note_rest()
+                await self._changed(run)
+        finally:
+            run.rested.set()
+            self._runs.pop(run.node, None)
+            self._source.forget(run.node)
+        # If its tree was unloaded, nothing of its end was recorded, and others run it again.
+        is_over = not run.journal.is_closed
+        await insist(partial(self._store.release, run.ownership, parked=is_over))
+        run.over.set()
+
+    def _new_run(self, journal: DriveJournal, node: CallNode, ownership: Ownership) -> Run:
+        run = Run(journal, node, ownership, self._remote_calls.waiting)
+        self._runs[run.node] = run
+        return run
+
+    def _read(self, ownership: Ownership) -> _Read:
+        """Read a tree that was adopted, and prepare to write it; in a thread."""
+        reader = TreeReader(self._store, ownership.tree)
+        events = self._engine.restored(reader.read())
+        return _Read(
+            events=events,
+            journal=self._source.adopt(ownership, reader.numbers, reader.place),
+            questions=self._store.pending(ownership.tree),
+            messages=[*self._store.inbox_of([ownership.node]).get(ownership.node, ())],
+            was_killed=self._store.attempts(ownership.node) > 0,
+        )
+
+    async def _attend(self, run: Run) -> None:
+        """Give the tree up when it waits for a person, and note its end."""
+        try:
+            while not run.is_lost and not run.is_leaving:
+                if run.is_idle and await self._give_up(run):
+                    return
+                run.note_rest()
+                await self._changed(run)
+        finally:
+            run.rested.set()
+            run.over.set()
+            if self._runs.get(run.node) is run:
+                del self._runs[run.node]
+
+    async def _changed(self, run: Run) -> None:
+        """Wait for the next event of the tree, or a moment."""
+        changed = run.root.loop_handle.loop.create_future()
+        wake = threadsafe_resolver(changed)
+        run.root.tree.on_next_event(wake)
+        run.root.add_end_callback(wake)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._host.settings.poll):
+                    await changed
+        finally:
+            run.root.tree.forget(wake)
+            run.root.remove_end_callback(wake)
+
+    # Giving trees up
+
+    async def _give_up(self, run: Run) -> bool:
+        """Give up a tree that waits for a person or has ended; True if that was done."""
+        root, journal = run.root, run.journal
+        if not root.has_ended and (why := self._why_kept(run)) is not None:
+            self._give_notice(run, why)
+            return False
+        try:
+            await journal.saved(root)
+        except FencedError:
+            return True
+        if journal.is_closed:
+            # The runtime is being closed, and has cancelled the call without recording that. Its
+            # tree is released when this worker leaves, for others to resume.
+            return True
+        # From here to the closing of the journal nothing is awaited.
+        if run.is_executing or not run.is_idle or not journal.is_saved:
+            return False
+        run.is_leaving = True
+        journal.close()
+        ownership, has_ended = run.ownership, root.has_ended
+        is_parked = await insist(partial(self._store.release, ownership, parked=True))
+        if not is_parked and journal.reopen():
+            # A message has arrived, and is executed here.
+            run.is_leaving = False
+            self._host.commands.wake()
+            return False
+        await self._unload(run.journal, run.root)
+        if not has_ended:
+            log.info("%s waits for a person, and was given up", name_of(root.record))
+        if not is_parked:
+            await insist(partial(self._store.release, ownership, parked=False))
+            self._dispatcher.sweep_soon()
+        return True
+
+    def _why_kept(self, run: Run) -> str | None:
+        """Return why a parked tree has to stay in this process, or None."""
+        if any(other is not run and other.journal is run.journal for other in self._runs.values()):
+            return "a remote call in it runs here, too"
+        return run.why_kept()
+
+    def _give_notice(self, run: Run, why: str) -> None:
+        text = f"it waits for a person, and stays in this process: {why}"
+        root = run.root
+        if not run.has_notice:
+            run.has_notice = True
+            root.tree.publish(NoticeGiven(root.id, text))
+
+    async def _unload(self, journal: DriveJournal, root: CallNode) -> None:
+        """Remove a tree from memory without recording anything."""
+        journal.close()
+        if not root.has_ended:
+            root.cancel_on_loop("it is run elsewhere")
+            await root.ended()
+        self._recovery.forget(root)
+        if root.parent is None:
+            self._engine.forget_key(root)
+        self._registry.forget(root)
+        self._source.forget(root.id)
+
+    async def _disown(self, ownership: Ownership) -> None:
+        """Give up a drive that could not be resumed."""
+        try:
+            await insist(partial(self._store.release, ownership, parked=False))
+        finally:
+            self._disowned.discard(ownership.node)
+
+    async def drain(self, seconds: float) -> None:
+        """Give up all trees, each as soon as nothing in it is under way that would be lost.
+
+        After *seconds* the rest is given up all the same.
+        """
+        self._drain_until = asyncio.get_running_loop().time() + seconds
+        everything = tuple(self._runs.values())
+        # Calls that run as part of their tree are given up with it.
+        runs = [run for run in everything if run.journal.drive.node == run.node]
+        leaving = [self._host.spawn(self._leave(run), f"release of {run.node}") for run in runs]
+        try:
+            async with asyncio.timeout(seconds + GRACE):
+                for run in everything:
+                    await run.over.wait()
+        except TimeoutError:
+            log.warning("the store does not answer: others take these trees over later")
+        finally:
+            for task in leaving:
+                task.cancel()
+
+    async def _leave(self, run: Run) -> None:
+        """Give up a tree as soon as nothing in it is under way that would be lost."""
+        run.hold()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._drain_until):
+                await self._quiet(run)
+        # It may have been parked just now, and have been kept because of a message.
+        while not run.over.is_set():
+            await self._hand_over(run)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._host.settings.poll):
+                    await run.over.wait()
+
+    async def _quiet(self, run: Run) -> None:
+        """Wait until nothing in the tree is under way that would be lost."""
+        while not run.is_quiet and not run.root.has_ended and not run.is_leaving:
+            await self._changed(run)
+
+    async def _hand_over(self, run: Run) -> None:
+        """Give a tree up, so that another worker continues it at once."""
+        if run.is_leaving or run.root.has_ended:
+            return
+        with suppress(FencedError):
+            await run.journal.saved(run.root)
+        if run.is_leaving:
+            return
+        run.is_leaving = True
+        ownership = run.ownership
+        await self._unload(run.journal, run.root)
+        await insist(partial(self._store.release, ownership, parked=False))
+        log.info("%s was handed over to other workers", name_of(run.root.record))
+
+    # Trees that others have, and commands for those that run here
+
+    def lose(self, node: int) -> None:
+        """Stop running a tree that another worker has adopted; nothing of that is recorded."""
+        drive, root = self._source.drive_of(node), self._engine.loaded(node)
+        if drive is None or root is None:
+            return
+        self._lost.add(node)
+        drive.refusal = drive.refusal or FencedError(
+            self._store.name, f"another worker runs tree {root.tree.id} now; attach to watch it"
+        )
+        journal = root.tree.journal
+        assert isinstance(journal, DriveJournal)  # it is owned
+        journal.close()
+        run = self._runs.get(node)
+        if run is not None:
+            run.is_leaving = True
+            run.rested.set()
+        self._host.spawn(self._unload(journal, root), f"loss of tree {root.tree.id}")
+
+    def begin_commands(self, node: int) -> bool:
+        """Keep a tree here while commands are executed; False if it cannot be."""
+        if (run := self._runs.get(node)) is not None:
+            return run.begin_commands()
+        # A tree that was started here is not given up; one that is being adopted is not loaded yet.
+        return node not in self._taking and self._source.drive_of(node) is not None
+
+    def end_commands(self, node: int) -> None:
+        """End what ``begin_commands`` began."""
+        if (run := self._runs.get(node)) is not None:
+            run.end_commands()
+
+    def may_forget(self, node: int) -> bool:
+        """Whether the commands for a drive are done when they were executed here."""
+        return node not in self._lost
