@@ -4,6 +4,7 @@ MkDocs calls these functions by their names while it builds the site.
 """
 
 import importlib
+import inspect
 import os
 import re
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ ROOT = Path(__file__).parent.parent
 ELSEWHERE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md"}
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)]*)?\))")
 API = re.compile(r"^<!-- api: (\S+) -->$", re.MULTILINE)
+ENTRY = re.compile(r"^::: (\S+)\n {4}options:\n {6}.*$", re.MULTILINE)
+INCLUDED = re.compile(r'^ *--8<-- "(.*)"$', re.MULTILINE)
 TREE = re.compile(r"^<!-- tree: (\S+) -->$", re.MULTILINE)
 GROUP = re.compile(r"^(\S.*):\n((?: {4}.*\n)+)", re.MULTILINE)
 DIAGRAM = re.compile(r'<img alt="[^"]*" src="[^"]*assets/(?P<name>\w+\.svg)" />')
@@ -81,7 +84,7 @@ def _tree(found: re.Match[str]) -> str:
     """Return the tree that the docstring of a module draws."""
     paragraphs = str(importlib.import_module(found[1]).__doc__).split("\n\n")
     [tree] = [one for one in paragraphs if "├──" in one]
-    return f"```text\n{tree.strip()}\n```"
+    return f"```console\n{tree.strip()}\n```"
 
 
 def _api(name: str) -> str:
@@ -108,13 +111,11 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     """Put diagrams into the page itself, where the switch for dark mode reaches them."""
 
     def inline(found: re.Match[str]) -> str:
-        drawing = (ROOT / "docs" / "assets" / found["name"]).read_text("utf-8")
-        return (
-            STYLE
-            .sub("", drawing)
-            .replace('id="to"', f'id="to-{found["name"]}"')
-            .replace("url(#to)", f"url(#to-{found['name']})")
-        )
+        name = found["name"]
+        drawing = STYLE.sub("", (ROOT / "docs" / "assets" / name).read_text("utf-8"))
+        # A page may have several, each with an arrow head of its own.
+        drawing = drawing.replace('id="to"', f'id="to-{name}"').replace("#to)", f"#to-{name})")
+        return f'<div class="diagram-frame">{drawing}</div>'
 
     return DIAGRAM.sub(inline, html)
 
@@ -126,7 +127,18 @@ def on_post_build(config: MkDocsConfig) -> None:
         lines += [f"## {title}", ""]
         for page in pages:
             path = Path(config.site_dir, page.file.dest_uri).with_suffix(".md")
-            path.write_text(page.markdown or "", "utf-8")
+            path.write_text(_as_text(page.markdown or ""), "utf-8")
             lines.append(f"- [{page.title}]({page.file.dest_uri.removesuffix('.html')}.md)")
         lines.append("")
     Path(config.site_dir, "llms.txt").write_text("\n".join(lines), "utf-8")
+
+
+def _as_text(markdown: str) -> str:
+    """Return a page with the docstrings and files that it refers to."""
+    markdown = ENTRY.sub(lambda found: _described(*found[1].rsplit(".", 1)), markdown)
+    return INCLUDED.sub(lambda found: (ROOT / found[1]).read_text("utf-8"), markdown)
+
+
+def _described(module: str, name: str) -> str:
+    about = getattr(importlib.import_module(module), name).__doc__
+    return f"### {name}\n\n{inspect.cleandoc(about or '')}"
