@@ -96,7 +96,7 @@ const KEYS = [
   ["Home End", "first and last call"],
   ["Enter", "show the call"],
   ["/", "search"],
-  ["1 2 3", "tree, timeline, flame graph"],
+  ["1 2 3 4", "tree, timeline, flame graph, time and cost"],
   ["n", "the next call that waits for you"],
   ["s", "a shared call in the run that it comes from"],
   ["e c", "expand all, collapse all"],
