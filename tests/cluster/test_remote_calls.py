@@ -187,14 +187,15 @@ def test_a_caller_that_is_taken_over_finds_its_remote_call_again(workers: Worker
 
 
 class Withholding(InProcess):
-    """Delivers no drive of the queue "far" until it is told to."""
+    """Delivers no drive of a queue until it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue: str) -> None:
         super().__init__()
         self.is_open = threading.Event()
+        self._queue = queue
 
     async def submit(self, ticket: Ticket) -> None:
-        if ticket.queue != "far" or self.is_open.is_set():
+        if ticket.queue != self._queue or self.is_open.is_set():
             await super().submit(ticket)
 
 
@@ -212,7 +213,7 @@ def test_a_remote_call_that_another_worker_has_begun_is_finished_by_that_of_its_
         return await ctx.invoke(ADD, {"a": first, "b": 1})
 
     work = calling("work", remote("wait", wait, uses=[ADD], repeatable=True))
-    engine = Withholding()
+    engine = Withholding("far")
 
     async def main() -> Any:
         stop = asyncio.Event()
@@ -236,6 +237,50 @@ def test_a_remote_call_that_another_worker_has_begun_is_finished_by_that_of_its_
         return result
 
     assert asyncio.run(main()) == [5]
+
+
+def runs(runtime: Runtime) -> int:
+    """Return how many trees and remote calls a worker has."""
+    status = runtime.worker_status()
+    return status.running + status.waiting
+
+
+def test_a_question_of_a_remote_call_is_settled_there_though_its_tree_is_taken_over_later(
+    workers: Workers,
+):
+    begun, gate = threading.Event(), threading.Event()
+
+    async def wait(ctx: RunContext, n: int) -> int:
+        begun.set()
+        while not gate.is_set():  # noqa: ASYNC110 - it is set in another thread
+            await asyncio.sleep(0.01)
+        return n
+
+    work = calling("work", remote("wait", wait))
+    first = Runtime([work], store=workers.url, worker=serving("a", "far"))
+    node = first.invoke(work, {"n": 2}).id
+    eventually(begun.is_set)
+    first.close()
+    engine = Withholding("a")  # the queue of the tree
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        async with (
+            Runtime([work], store=workers.url, worker=serving("a", "far"), engine=engine) as one,
+            asyncio.TaskGroup() as group,
+        ):
+            group.create_task(one.work(stop=stop))
+            with attach(workers.url) as observer:
+                # The remote call is in doubt before its tree is taken over.
+                await asyncio.to_thread(eventually, lambda: len(observer.questions()) == 1)
+                engine.is_open.set()
+                await asyncio.to_thread(eventually, lambda: runs(one) == 2)
+                observer.answer(observer.questions()[0].id, "use: 5")
+                await asyncio.to_thread(eventually, lambda: not observer.trees()[0].open)
+                assert observer.get_view(node).outputs == [5]
+            stop.set()
+
+    asyncio.run(main())
 
 
 def test_what_cannot_be_sent_is_refused_before_anything_is_written(workers: Workers):

@@ -17,7 +17,6 @@ from treefold.core.shared_store import Ownership, SharedStore
 from treefold.core.store import Message
 from treefold.core.work_engine import Taken
 from treefold.runtime.calls.node import CallNode
-from treefold.runtime.calls.walk import subtree
 from treefold.runtime.cluster.command_reader import CommandReader
 from treefold.runtime.cluster.dispatcher import Dispatcher
 from treefold.runtime.cluster.insisting import RETRY, insist
@@ -201,7 +200,7 @@ class Runs:
             await self._unload(journal, root)
             await in_thread(self._store.release, ownership, parked=False)
             return Taken.Later
-        mine = {node.id for node in subtree(root)}
+        mine = {node.id for node in _own_calls(root)}
         for question in read.questions:
             if question.node_id in mine:
                 self._recovery.take_over(question, root.loop_handle)
@@ -478,3 +477,13 @@ class Runs:
     def may_forget(self, node: int) -> bool:
         """Whether the commands for a drive are done when they were executed here."""
         return node not in self._lost
+
+
+def _own_calls(root: CallNode) -> list[CallNode]:
+    """Return *root* and the calls below it, without those that are drives of their own."""
+    found, left = list[CallNode](), [root]
+    while left:
+        node = left.pop()
+        found.append(node)
+        left += [child for child in node.children if not child.record.requested.queue]
+    return found
