@@ -1,6 +1,7 @@
 """Tools: coroutine functions and async generators with a name, a schema, hooks and a lock."""
 
 import asyncio
+import logging
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -35,6 +36,8 @@ from treefold.turns.lock import CrossLoopLock
 from treefold.turns.registry import Registry
 from treefold.turns.streams import OwnedStream, SelfClosingStream
 from treefold.turns.tool_options import ToolOptions, ToolType
+
+log = logging.getLogger(__name__)
 
 C_co = TypeVar("C_co", default=Any, covariant=True)  # what calling a tool directly returns
 
@@ -246,6 +249,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
         self.lock: asyncio.Lock | None = CrossLoopLock() if options.lock else None
         self.subtools: list[Tool] = []
         self._lock_owner: object | None = None  # stands for the locked call, unless it streams
+        self._has_warned = False  # that a direct call was not recorded
         self.__name__ = self.name
         self.__doc__ = underlying(fn).__doc__
         self.__wrapped__ = fn
@@ -258,11 +262,31 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
         return self._start(self.parameters.bind(args, kwargs))
 
     def _start(self, values: dict[str, Any]) -> C_co:
+        if (ctx := RunContext.active.get(None)) is not None and not self._has_warned:
+            self._warn_if_unrecorded(ctx)
         if self.streams:
             return cast("C_co", SelfClosingStream(self._stream(values, None), self.name))
         call = self._once(values, None)
         call.__qualname__ = self.name  # for the warning that it was never awaited
         return cast("C_co", call)
+
+    def _warn_if_unrecorded(self, ctx: RunContext) -> None:
+        """Say once that a direct call is not in the journal, if it may do harm twice."""
+        try:
+            caller = ctx.node.function.name
+        except UsageError:
+            return  # it is called outside any call
+        # A context of a test may have no runtime.
+        if not self.repeatable and getattr(ctx.runtime, "store", None) is not None:
+            self._has_warned = True
+            log.warning(
+                "%s was called directly in %s, whose run has a journal: the call is not recorded,"
+                " and is made again if the run is resumed; write ctx.call(%s, ...), or say that it"
+                " may be repeated: @tool(repeatable=True)",
+                self.name,
+                caller,
+                self.name,
+            )
 
     async def execute(self, arguments: Mapping[str, Any]) -> Any:
         """Call it with *arguments* by name, without validation; a stream returns a list of values.
