@@ -184,3 +184,12 @@ async def test_a_turn_injects_the_run_context() -> None:
         return word, isinstance(ctx, RunContext)
 
     assert await Turn(where, kwargs={"word": "here"}).returning() == ("here", True)
+
+
+async def test_a_context_without_an_annotation_is_an_argument_and_the_error_says_what_to_write():
+    @tool
+    async def work(ctx, n: int) -> int:  # pyright: ignore - as people write it
+        return n
+
+    with pytest.raises(ValueError, match="missing argument 'ctx'; annotate it with RunContext"):
+        await work.run(n=1)

@@ -93,7 +93,8 @@ class PydanticSchema:
         where = ".".join([f"argument {place!r}", *map(str, inner)])
         match fault["type"]:
             case "missing" if not inner:
-                return f"missing argument {place!r}"
+                hint = "; annotate it with RunContext to be given the context"
+                return f"missing argument {place!r}{hint if place == 'ctx' else ''}"
             case "extra_forbidden" if not inner:
                 hint = did_you_mean(place, self._items, then=" ")
                 return (
