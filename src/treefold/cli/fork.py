@@ -62,7 +62,7 @@ class _Options:
     "--at",
     metavar="COUNT",
     type=int,
-    help="keep this many responses of the agent, and continue after them",
+    help="keep the first COUNT responses of the agent and continue after them; by default 0",
 )
 @click.option("--prompt", metavar="TEXT", help="another prompt for the agent")
 @click.option("--model", metavar="NAME", help="another model for the agent from there on")
