@@ -28,6 +28,7 @@ DIAGRAM = re.compile(r'<img alt="[^"]*" src="[^"]*assets/(?P<name>\w+\.svg)" />'
 STYLE = re.compile(r"<style>.*?</style>\n", re.DOTALL)
 
 _sections: list[tuple[str, list[Page]]] = []
+_written: list[Page] = []
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -45,7 +46,8 @@ def _from_root(link: re.Match[str]) -> str:
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
-    """Remember the order of the pages, for llms.txt."""
+    """Remember the pages, and their order for llms.txt; some are not in the menu."""
+    _written[:] = [file.page for file in files.documentation_pages() if file.page]
     _sections.clear()
     pages = [item for item in nav.items if isinstance(item, Page)]
     sections = [item for item in nav.items if isinstance(item, Section)]
@@ -122,15 +124,19 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 def on_post_build(config: MkDocsConfig) -> None:
     """Write llms.txt, and each page as Markdown beside its HTML."""
+    for page in _written:
+        text = _as_text(page.markdown or "")
+        Path(config.site_dir, _text_uri(page)).write_text(text, "utf-8")
     lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
     for title, pages in _sections:
         lines += [f"## {title}", ""]
-        for page in pages:
-            path = Path(config.site_dir, page.file.dest_uri).with_suffix(".md")
-            path.write_text(_as_text(page.markdown or ""), "utf-8")
-            lines.append(f"- [{page.title}]({page.file.dest_uri.removesuffix('.html')}.md)")
+        lines += [f"- [{page.title}]({_text_uri(page)})" for page in pages]
         lines.append("")
     Path(config.site_dir, "llms.txt").write_text("\n".join(lines), "utf-8")
+
+
+def _text_uri(page: Page) -> str:
+    return page.file.dest_uri.removesuffix(".html") + ".md"
 
 
 def _as_text(markdown: str) -> str:

@@ -113,6 +113,24 @@ def test_a_page_that_names_files_can_be_followed_step_by_step(
     guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
+    text = follow(guide)
+    if "RENEW_PAGES" in os.environ:  # by "make pages"
+        guide.write_text(text, "utf-8")
+
+
+@pytest.mark.slow
+def test_all_steps_of_the_tutorial_can_be_followed_in_one_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    steps = [guide for guide in SESSIONS if guide.parent.name == "tutorial"]
+    assert [step.name[0] for step in steps] == ["1", "2", "3", "4", "5", "6"]
+    for step in steps:
+        follow(step)
+
+
+def follow(guide: Path) -> str:
+    """Do what *guide* says, in the current folder, and return the page with what was printed."""
     text = guide.read_text("utf-8")
     for block in BLOCKS_OF[guide]:
         if block.title:
@@ -120,14 +138,13 @@ def test_a_page_that_names_files_can_be_followed_step_by_step(
         elif block.language == "console":
             for command, told in COMMAND.findall(block.code):
                 got = in_shell(command)
-                if "RENEW_PAGES" in os.environ and not is_printed(got, told):  # by "make pages"
+                if "RENEW_PAGES" in os.environ and not is_printed(got, told):
                     text = text.replace(f"$ {command}\n{told}", f"$ {command}\n{got}", 1)
                     told = got
                 assert_printed(got, told)
         elif block.language == "python":
             run_block(block)
-    if "RENEW_PAGES" in os.environ:
-        guide.write_text(text, "utf-8")
+    return text
 
 
 def in_shell(command: str) -> str:

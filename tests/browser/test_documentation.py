@@ -21,6 +21,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 STUBS = [*SOURCE.glob("treefold/*.pyi"), *SOURCE.glob("treefold/*/__init__.pyi")]
 
 
@@ -84,6 +86,23 @@ def test_programs_find_every_page_as_markdown(site: Path):
     assert re.findall(r"\]\(([^)]+)\)", text) == menu
     for page in menu:
         assert (site / page).read_text("utf-8").startswith("# ")
+
+
+def test_no_link_of_a_page_as_markdown_is_dead(site: Path):
+    pages = [page for page in site.rglob("*.md") if "files" not in page.parts]
+    assert pages
+    dead = [
+        (page.relative_to(site).as_posix(), path)
+        for page in pages
+        for path in LINK.findall(FENCED.sub("", page.read_text("utf-8")))
+        if not (page.parent / path).exists()
+    ]
+    assert dead == []
+
+
+def test_the_code_that_builds_the_site_is_not_part_of_it(site: Path):
+    published = [path.relative_to(site) for path in site.rglob("*.py*")]
+    assert [path for path in published if path.parts[0] != "files"] == []
 
 
 def test_the_search_finds_a_page(address: str, eyes: Eyes):

@@ -100,6 +100,16 @@ def test_it_is_done_here_with_functions_that_are_given(walked: Path):
     assert outputs(walked)[:2] == ['Buy a boat. It "paid 5".', 2]  # as they were
 
 
+@pytest.mark.parametrize(("kept", "calls"), [([], 0), (["--at", "0"], 0), (["--at", "1"], 1)])
+def test_at_is_how_many_responses_are_kept(walked: Path, kept: list[str], calls: int):
+    (walked.parent / "other.json").write_text('["Bought."]')
+    other = ["--with", ERRANDS, "--model", "scripted:other.json"]
+    code, shown, _ = act(walked, "fork", "1", *kept, *other)
+    assert (code, shown) == (0, "Bought.\n")
+    parts = json.loads(act(walked, "transcript", "last", "--json")[1])
+    assert len([part for part in parts if part["kind"] == "call"]) == calls
+
+
 def test_what_cannot_be_forked_is_exit_code_2_and_nothing_is_left(walked: Path, drive: Drive):
     here = ["--with", ERRANDS]
     for args, said in [

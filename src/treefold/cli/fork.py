@@ -59,7 +59,10 @@ class _Options:
 @command("fork", exit_codes=f"{EXIT_CODES};\nwith --with: 0 it returned, 1 it raised")
 @node_argument(required=True)
 @click.option(
-    "--at", metavar="STEP", type=int, help="the response after which an agent continues, from 0"
+    "--at",
+    metavar="COUNT",
+    type=int,
+    help="keep the first COUNT responses of the agent and continue after them; by default 0",
 )
 @click.option("--prompt", metavar="TEXT", help="another prompt for the agent")
 @click.option("--model", metavar="NAME", help="another model for the agent from there on")
