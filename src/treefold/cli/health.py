@@ -38,7 +38,7 @@ class LoopPulse:
 
 
 class Health:
-    """The pages about one worker, each made in a thread when it is asked for.
+    """The pages about one worker, each made in a thread on request.
 
     Args:
         store: that of the worker.

@@ -88,7 +88,7 @@ def mcp(
             token = _token() if http else None
             functions = load_functions(targets)
             server = _Server(functions, http, token, allow_remote=allow_remote)
-            # Without a journal, nobody can look at a tree that has ended.
+            # Without a journal, a tree that has ended cannot be read.
             runtime = ServingRuntime if store is None else Runtime
             made = runtime(functions, models=load_model(model), store=store)
             return asyncio.run(server.serve(made, stdio))

@@ -150,7 +150,7 @@ def _settings(
 
 
 class _Worker:
-    """Runs a worker until a signal, and says on stderr what becomes of it."""
+    """Runs a worker until a signal, and reports its progress on stderr."""
 
     def __init__(
         self, runtime: Runtime, settings: WorkerSettings, chosen: ChosenEngine, drain: float

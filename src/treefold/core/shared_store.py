@@ -49,7 +49,7 @@ class Batch:
 
     Attributes:
         ownership: of the drive. An epoch of 1 and nothing written creates the drive, owned by this
-            worker. None creates a drive that nobody owns: then the entries are those of a new tree,
+            worker. None creates a drive without an owner: then the entries are those of a new tree,
             and *tickets* has its ticket; without one it is not owed. No worker is needed for that.
         written: how many entries of the drive were written before these. Entries that the store has
             already are skipped, so that a batch can be sent again after a lost connection.

@@ -1,7 +1,7 @@
 """The ``WorkEngine`` protocol: places work on the machines of a cluster.
 
 An engine carries nothing but the ids of drives. What is owed is in the store, which fences as well,
-so an engine may deliver late, twice or never: a sweep of the store submits again what nobody runs.
+so an engine may deliver late, twice or never: a sweep of the store submits orphaned drives again.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -108,7 +108,7 @@ class WorkEngine(Protocol):
         """Ask for a drive to be run.
 
         If the drive is queued already, it is delivered once, at the earlier of the two times; but
-        if it waits because of ``Taken.Later``, it goes on waiting. If the drive is running, it is
+        if it waits because of ``Taken.Later``, it continues to wait. If the drive is running, it is
         delivered again.
 
         Raises:
@@ -130,7 +130,7 @@ class WorkEngine(Protocol):
         Then nothing more is delivered, and this returns when all calls of *take* have returned. If
         this is cancelled, they are cancelled, and what they had is delivered again. A call that
         raises is logged, and counts as ``Taken.Later``. While the engine cannot be reached, this
-        goes on trying.
+        keeps trying.
         """
         ...
 

@@ -33,7 +33,7 @@ class ActivityWorker:
     """Runs the activities of some task queues, at most *slots* at once, until *stop* is set.
 
     Drives are tasks of this worker and not of the SDK, which cancels an activity that the server
-    has given up. That is for the store to decide: unless it is fenced, the drive goes on, and
+    has given up. That is for the store to decide: unless it is fenced, the drive continues, and
     the same delivery elsewhere has nothing to do.
     """
 
@@ -67,7 +67,7 @@ class ActivityWorker:
                 tuner=slots,
                 activity_task_poller_behavior=PollerBehaviorSimpleMaximum(_POLLERS),
                 max_heartbeat_throttle_interval=timedelta(seconds=self._beat),
-                # A drive is cancelled with its task, and by nobody else.
+                # A drive is cancelled with its task only.
                 graceful_shutdown_timeout=FOREVER,
             )
             self._workers.add(worker)
@@ -101,7 +101,7 @@ class ActivityWorker:
                 activity.heartbeat()
                 await asyncio.wait([task], timeout=self._beat)
         except asyncio.CancelledError:
-            log.info("Temporal has given up a delivery of node %s; the drive goes on", node)
+            log.info("Temporal has given up a delivery of node %s; the drive continues", node)
             raise _again(_AT_ONCE) from None
         taken = None if task.cancelled() else task.result()
         if taken is None:

@@ -1,6 +1,6 @@
 """The connection to procrastinate's tables, with a limit on the time of every answer.
 
-Imports the package. Knows how it is asked and what its failures mean, but not what is asked for.
+Imports the package. Knows how to execute statements and what failures mean, but no statement.
 """
 
 import asyncio

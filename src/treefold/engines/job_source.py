@@ -70,7 +70,7 @@ class JobSource:
     def pause(self) -> float:
         return self._timing.poll * random.uniform(0.8, 1.2)
 
-    # What goes on beside it, until it is cancelled
+    # Background loops, until they are cancelled
 
     async def beat(self) -> None:
         """Send heartbeats, and look for jobs that this worker has, and does not run."""

@@ -13,7 +13,7 @@ D = TypeVar("D")
 
 
 class Source(Protocol[D]):
-    """Where the deliveries of one worker come from, and what becomes of them."""
+    """The deliveries of one worker: fetched, and settled afterwards."""
 
     async def fetch(self) -> D | None:
         """Return the next delivery, None if there is none just now."""

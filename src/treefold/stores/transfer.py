@@ -109,7 +109,7 @@ def import_tree(store: Store, path: str | Path) -> int:
 
 
 def _submit(store: SharedStore, entries: Sequence[Entry]) -> None:
-    """Write *entries* as trees that nobody owns; those that are open are owed."""
+    """Write *entries* as trees without an owner; those that are open are owed."""
     trees: dict[int, list[Entry]] = {}
     states: dict[int, dict[int, NodeState]] = {}
     for entry in entries:
@@ -261,7 +261,7 @@ def _message(error: Exception) -> str:
 
 
 def _next_numbers(store: Store, nodes: int, trees: int) -> tuple[int, int]:
-    """Return the first of so many node ids and tree numbers that nobody uses."""
+    """Return the first of so many unused node ids and tree numbers."""
     if is_shared(store):
         return store.reserve(nodes, trees)
     node, number = store.highest()

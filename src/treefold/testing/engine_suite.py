@@ -431,7 +431,7 @@ class Worker:
         patience: seconds that ``until`` waits.
         held: whether a drive runs until ``let_go`` is set.
         seconds: how long it runs otherwise.
-        answers: what becomes of the first drives; the others are done.
+        answers: the outcomes of the first drives; the others are done.
     """
 
     def __init__(

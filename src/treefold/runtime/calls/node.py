@@ -496,7 +496,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         if journal is None or not journal.is_closed:
             cancel(self.id, reason)
         elif self.task is not None:
-            # This process stops, and the call goes on.
+            # This process stops, and the call continues elsewhere.
             self.task.cancel()
 
     def _repeat_later(self) -> None:

@@ -12,6 +12,6 @@
 ``follower``           Follower: keeps the trees up to date that other workers run
 ====================== ===========================================================================
 
-The store decides who runs a tree, and refuses what anybody else writes. A work engine only delivers
-the ids of trees: late, twice or never is harmless.
+The store decides who runs a tree, and refuses the entries of all others. A work engine only
+delivers the ids of trees: late, twice or never is harmless.
 """

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_SOON: Final = 0.02  # seconds; whoever gives a slot back lets others try first
+_SOON: Final = 0.02  # seconds; a process that returns a slot lets others try first
 _LATER: Final = 0.2  # seconds between two tries when everything stays taken
 _SLOWER: Final = 1.3
 _RETRY: Final = 0.5  # seconds until a store that cannot be reached is tried again

@@ -67,11 +67,11 @@ class Dispatcher:
             self._on_change()
 
     def sweep_soon(self) -> None:
-        """Look at once for what nobody runs."""
+        """Sweep at once."""
         self._sweep_soon.set()
 
     async def run(self) -> None:
-        """Open the engine, and submit what nobody runs until this is stopped."""
+        """Open the engine, and submit orphaned drives until this is stopped."""
         while not await self._open():
             await self._rest(_RETRY)
         while not self.stopping.is_set():

@@ -49,7 +49,7 @@ class Follower:
     *cancel* asks the process that runs a node to cancel it, for a reason.
 
     A followed tree has nodes of its own, even if this process takes the tree over: what a program
-    awaits is the same, whoever runs it. Everything but reading happens on the event loop.
+    awaits is the same in either case. Everything but reading happens on the event loop.
     """
 
     def __init__(

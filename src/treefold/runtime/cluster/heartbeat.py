@@ -21,7 +21,7 @@ class Heartbeat:
 
     Args:
         interval: seconds between two heartbeats.
-        pulse: is told of each heartbeat that succeeds.
+        pulse: is notified of each heartbeat that succeeds.
         load: returns what the worker does just now.
         on_orders: is called in the thread with what the store answered.
         on_dead: is called in the thread when this worker was forgotten.

@@ -1,4 +1,4 @@
-"""Repeats what the store has to be told, until it can be reached."""
+"""Repeats an operation on the store until the store can be reached."""
 
 import asyncio
 import logging
@@ -25,5 +25,5 @@ async def insist(work: Callable[[], bool]) -> bool:
         except FencedError:
             return True
         except StoreError as error:
-            log.debug("the store is told later: %s", error)
+            log.debug("the store cannot be reached, and is tried again: %s", error)
             await asyncio.sleep(RETRY)

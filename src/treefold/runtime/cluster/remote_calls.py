@@ -88,10 +88,10 @@ class RemoteCalls:
                 except asyncio.CancelledError:
                     node.suspend_if_loop_ends()
                     if journal.is_closed:
-                        # This process stops; the call goes on elsewhere.
+                        # This process stops; the call continues elsewhere.
                         node.end(node.cancelled_outcome())
                         return
-                    # Somebody else cancelled this task, and the call with it.
+                    # Other code cancelled this task, and the call with it.
                     self._cancel(node.id, node.cancel_reason or "cancelled")
             if here.done() and not node.has_ended:
                 await run_call(node, context)

@@ -64,7 +64,7 @@ class _Read:
     """What was read of a drive: the events and open questions of its tree.
 
     Attributes:
-        messages: commands that were posted when nobody ran it.
+        messages: commands that were posted while it had no owner.
         journal: records what happens from here on.
         was_killed: whether its last owner died.
     """
@@ -156,7 +156,7 @@ class Runs:
         try:
             return await self._resume(ownership)
         except BaseException:
-            # Also after a cancellation: nobody else may take it before it is released.
+            # Also after a cancellation: no other worker may adopt it before it is released.
             self._source.forget(node)
             self._disowned.add(node)
             self._host.spawn(self._disown(ownership), f"release of {node}")
@@ -166,7 +166,7 @@ class Runs:
         """Become the owner of a drive, or learn that it is over or another worker has it.
 
         This takes until the store answers: it may have made this worker the owner and its answer
-        may be lost, and then nobody else would run the drive as long as this worker lives.
+        may be lost, and no other worker would run the drive as long as this one lives.
         """
         was_refused = False
         while True:
@@ -192,7 +192,7 @@ class Runs:
             if (replica := self._engine.loaded(ownership.tree)) is not None:
                 self._registry.forget(replica)
             root = self._engine.load(ownership.tree, read.events)
-        # What was cancelled while nobody ran it must not begin, nor wait for its function.
+        # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
         self._execute_early(root, read.messages, "cancel", root.cancel_on_loop)
         is_over = root.has_ended or root.is_ending
         if not is_over and (missing := self._missing(root)):
@@ -220,7 +220,7 @@ class Runs:
     def _execute_early(
         self, root: CallNode, messages: Iterable[Message], what: str, act: Callable[[str], None]
     ) -> None:
-        """Execute the commands of one kind for *root* that were posted when nobody ran it.
+        """Execute the commands of one kind for *root* that were posted before it was adopted.
 
         All others are executed as those that arrive later.
         """

@@ -52,7 +52,7 @@ class Worker:
 
     Args:
         work_engine: places trees on workers; without one this process runs what it starts, and
-            takes over what nobody else runs.
+            takes orphaned trees over.
         execute: executes a command of another process.
 
     Attributes:
@@ -271,7 +271,7 @@ class Worker:
         return None if is_here else self._observer
 
     def questions(self) -> list[Question]:
-        """Return the open questions of all trees, whoever runs them, oldest first."""
+        """Return the open questions of all trees in the store, oldest first."""
         stored = self._observer.questions()
         known = {question.id for question in stored}
         # A question that was just asked may not be written yet.
@@ -328,7 +328,7 @@ class Worker:
     def _release_all(self, over: Iterable[Ownership]) -> bool:
         for ownership in over:
             if not self.store.release(ownership, parked=True):
-                # There are messages for it: the sweep finds somebody who executes them.
+                # There are messages for it: the sweep finds a worker that executes them.
                 self.store.release(ownership, parked=False)
         return True
 

@@ -18,7 +18,7 @@ class WorkerSettings:
         slots: how many trees run at once; those that only wait do not count.
         lease: after how long without a heartbeat others take its trees over.
         beat: between two heartbeats.
-        sweep: between two looks at what nobody runs.
+        sweep: between two sweeps for orphaned trees.
         poll: between two looks for messages and events, besides notifications.
 
     Example:

@@ -44,7 +44,7 @@ class LocalAllowances:
         self._queues: dict[tuple[str, ...], SlotPool] = {}
 
     def queue(self, rates: Collection[str]) -> SlotPool:
-        """Return the one slot of whoever is next to be allowed by these rates."""
+        """Return the one slot that orders the requests under these rates."""
         with self._lock:
             return self._queues.setdefault(tuple(rates), SlotPool(1))
 

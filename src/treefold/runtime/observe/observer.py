@@ -315,7 +315,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         key = f"#fork {os.urandom(8).hex()}"
         command = {"do": "fork", "node": id, "at": at, "edit": edit_as_data(edit), "key": key}
         body = write_command(command, "an edit")
-        # A refusal is broadcast, and some stores keep broadcasts only while somebody reads them.
+        # A refusal is broadcast, and some stores keep broadcasts only while there is a reader.
         self._store.read_broadcasts()
         self._send(id, body)
         return key
@@ -340,7 +340,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             self._send(command["node"], json.dumps(command))
 
     def _send(self, node: int, body: str) -> None:
-        """Post a message for whoever drives a node."""
+        """Post a message for the owner of a node."""
         store = self._store
         if is_shared(store):
             store.post_to(node, body)

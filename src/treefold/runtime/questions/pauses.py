@@ -27,8 +27,8 @@ class Pause:
     """The pause of a node and all below it, and everything that waits for its end.
 
     Attributes:
-        is_last: whether nobody ends it, because the process is to stop. A person may still answer
-            its question, for the next process.
+        is_last: whether it is never lifted, because the process is to stop. A person may still
+            answer its question, for the next process.
     """
 
     def __init__(self, node: CallNode, reason: str) -> None:

@@ -119,7 +119,7 @@ class EventStream:
         self._has_ended = False
         self._shown: dict[int, _Shown] = {}  # by node
         self._unreturned: deque[Event] = deque()  # events that were read
-        # A thread that reads goes on when the task that waits for it is cancelled.
+        # A reading thread continues when the task that waits for it is cancelled.
         self._reading = threading.Lock()
 
     def read(self) -> list[Event]:

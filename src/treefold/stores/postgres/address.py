@@ -118,7 +118,7 @@ def _encryption(given: Mapping[str, str], name: str) -> dict[str, str]:
         )
         return {}
     if chosen is None and ("service" in given or "PGSERVICE" in os.environ):
-        # Its file may say anything, and whoever wrote it knows the server.
+        # Its file may have any settings, and its author knows the server.
         return {}
     needed = {"sslmode": _VERIFIED}
     known = "sslrootcert" in given or "PGSSLROOTCERT" in os.environ

@@ -100,7 +100,7 @@ def connect(address: Address) -> Connection:
     try:
         _check(address, opened)
         path = sql.Identifier(address.schema).as_string(opened)
-        # What nobody waits for any more ends on the server, too.
+        # A statement without a waiting client ends on the server, too.
         longest = f"{2 * address.timeout:g}s"
         settings = {**_SETTINGS, "search_path": path, "statement_timeout": longest}
         # As startup parameters a pooler would refuse them.

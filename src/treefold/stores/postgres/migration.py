@@ -161,7 +161,7 @@ def _run(connection: Connection, file: str) -> None:
 
 
 def _finish(connection: Connection) -> None:
-    """Write the functions, which nobody may call without a grant."""
+    """Write the functions, which need a grant to be called."""
     # Functions keep this search path. Temporary tables come last, so that nobody can put one in the
     # place of a table of the journal.
     path = "SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', true)"

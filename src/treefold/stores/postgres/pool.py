@@ -85,7 +85,7 @@ class Pool:
                     raise self._fault(error) from None
                 time.sleep(_PAUSE * tries)
             except psycopg.Error as error:
-                # Nobody knows whether it was carried out.
+                # It may or may not have been executed.
                 if lost or not _is_lost(error):
                     raise self._fault(error) from None
                 lost = True
@@ -127,7 +127,7 @@ class Pool:
             self._slots.release()
 
     def close(self) -> None:
-        """Close the connections that nobody uses, and each other one when it is returned."""
+        """Close the idle connections, and each other one when it is returned."""
         self.closed = True
         self._close_idle()
 

@@ -22,7 +22,7 @@ from treefold.stores.postgres.pool import statement
 
 Role = Literal["worker", "desk", "viewer"]
 
-# A function for each line. A viewer marks that somebody reads broadcasts, which is all it writes.
+# A function for each line. A viewer marks that broadcasts have a reader, which is all it writes.
 _VIEWER: Final = ("watch()",)
 _DESK: Final = (*_VIEWER, "answer(text, text, uuid)")
 _WORKER: Final = (

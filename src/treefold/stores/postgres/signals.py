@@ -33,7 +33,7 @@ _PATIENCE: Final = 2.0  # seconds that closing waits for what is left to send
 _IDS: Final = 300  # that fit into one notification
 _MOST: Final = 10 * _IDS  # more trees are not named
 _LINES: Final = 1000  # broadcasts that are kept until they are sent
-_WATCHED: Final = 1.0  # seconds for which it stays known that somebody watches
+_WATCHED: Final = 1.0  # seconds for which a watcher counts as present
 
 LIVE: Final = "live"  # instead of ids: there are broadcasts
 _NOTHING: Final = "-"  # for a listener that should look whether it was closed
@@ -64,7 +64,7 @@ class Notifier:
             self._wake()
 
     def broadcast(self, line: str) -> None:
-        """Send *line* soon, if somebody watches; never blocks."""
+        """Send *line* soon, if there is a watcher; never blocks."""
         with self._changed:
             self._lines.append(encode_text(line))
             self._wake()
@@ -149,7 +149,7 @@ class _Sender:
     def _broadcast(self, connection: Connection, lines: Collection[str]) -> None:
         now = time.monotonic()
         if now > self._watched_until:
-            # The lines themselves are sent only if somebody wants them.
+            # The lines themselves are sent only if a subscriber wants them.
             search = "SELECT 1 FROM watched WHERE until > clock_timestamp()"
             if connection.execute(search, prepare=True).fetchone() is None:
                 return
@@ -255,7 +255,7 @@ class Listener:
         if payload == LIVE:
             self._wake((), only_broadcasts=True)
         elif payload != _NOTHING:
-            # Anybody may send anything on a channel.
+            # Any session may send any text on a channel.
             self._wake([int(id) for id in payload.split(",") if id.isdecimal()])
 
     def _wake(self, trees: Collection[int], *, only_broadcasts: bool = False) -> None:

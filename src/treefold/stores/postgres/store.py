@@ -104,7 +104,7 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
         self._spending = Spending(self._pool)
         self._sessions = PostgresSessions(self._pool)
         self._closing = threading.Lock()
-        self._announced = 0.0  # when it was last announced that somebody reads broadcasts
+        self._announced = 0.0  # when it was last announced that broadcasts have a reader
 
     # Workers and drives
 
@@ -152,7 +152,7 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     # Writing
 
     def append_batches(self, batches: Sequence[Batch]) -> list[int | FencedError]:
-        # Trees that nobody owns may be created by a process that runs none.
+        # Trees without an owner may be created by a process that runs none.
         is_owner = any(batch.ownership is not None for batch in batches)
         worker = self._membership.worker if is_owner else 0
         outcomes = self._writer.write(worker, batches)
