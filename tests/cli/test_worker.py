@@ -2,6 +2,7 @@
 
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from command_results import treefold
 from notes_in_files import noted
 from support import wait
+from temporal_server import TemporalServer
 from worker_process import StartWorker, detach, result_of, submit
 
 
@@ -62,7 +64,20 @@ def test_a_worker_runs_its_own_queues_only(url: str, start_worker: StartWorker, 
     assert result_of(url, night) == "one"
 
 
-@pytest.mark.parametrize("engine", ["procrastinate", "in-process"])
+@pytest.fixture(scope="module")
+def temporal() -> Iterator[str]:
+    """The name of an engine, on a server of its own."""
+    with TemporalServer() as server:
+        yield f"temporal:{server.target}"
+
+
+@pytest.fixture(params=["procrastinate", "temporal", "in-process"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Every engine, one after another."""
+    name = request.param
+    return request.getfixturevalue(name) if name == "temporal" else name
+
+
 def test_sigterm_hands_over_what_may_be_done_again(
     url: str, start_worker: StartWorker, tmp_path: Path, engine: str
 ):
@@ -153,17 +168,18 @@ def test_ctrl_c_drains_as_well(start_worker: StartWorker):
 
 
 def test_a_worker_that_was_killed_is_replaced_by_another(
-    url: str, start_worker: StartWorker, tmp_path: Path
+    url: str, start_worker: StartWorker, tmp_path: Path, engine: str
 ):
-    first = start_worker("--slots", "2")
+    first = start_worker("--slots", "2", "--engine", engine)
     names = [["one", "two"], ["three", "four"]]
     nodes = [
-        submit(url, "survey", "--folder", tmp_path, "--names", json.dumps(some)) for some in names
+        submit(url, "survey", "--folder", tmp_path, "--names", json.dumps(some), "--engine", engine)
+        for some in names
     ]
     wait(lambda: len(noted(tmp_path, "begun")) == 2)
     (tmp_path / "one").touch()
     wait(lambda: "two" in noted(tmp_path, "begun"))
-    start_worker("--slots", "2", name="second")
+    start_worker("--slots", "2", "--engine", engine, name="second")
 
     first.send(signal.SIGKILL)
 
