@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import Final, Self
 
@@ -55,12 +56,11 @@ class TemporalServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=self._folder.name,
-            # It would look for a configuration of the user, and for a newer version in the network.
-            env={"HOME": self._folder.name, "TEMPORAL_VERSION_CHECK_DISABLED": "1"},
+            env=self._environment(),
             start_new_session=True,
         )
         end = time.monotonic() + PATIENCE
-        while not self._accepts():
+        while not (self._accepts() and self._is_healthy()):
             assert self._process.poll() is None, "the server has ended"
             assert time.monotonic() < end, "the server does not answer"
             time.sleep(0.02)
@@ -79,12 +79,25 @@ class TemporalServer:
         self.stop()
         self._folder.cleanup()
 
+    def _environment(self) -> dict[str, str]:
+        """Let it look for no configuration of the user, and for no newer version in the network."""
+        return {"HOME": self._folder.name, "TEMPORAL_VERSION_CHECK_DISABLED": "1"}
+
+    def _is_healthy(self) -> bool:
+        """Whether all of its services work, which may be later than that it accepts connections."""
+        command = [_program(), "operator", "cluster", "health", "--address", self.target]
+        done = subprocess.run(
+            command, capture_output=True, check=False, env=self._environment(), timeout=PATIENCE
+        )
+        return done.returncode == 0
+
     def _accepts(self) -> bool:
         host, port = self.target.split(":")
         with socket.socket() as probe:
             return probe.connect_ex((host, int(port))) == 0
 
 
+@cache
 def _program() -> Path:
     found = Path(sysconfig.get_path("scripts")) / "temporal"
     expected = _HASHES[sys.platform, platform.machine()]

@@ -15,6 +15,7 @@ from playwright.sync_api import (
     Dialog,
     Page,
     Request,
+    Response,
     Route,
     expect,
     sync_playwright,
@@ -33,8 +34,10 @@ ARGUMENTS = [
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 PATIENCE = 60_000  # milliseconds
 ELSEWHERE = re.compile(r"^(?!http://127\.0\.0\.1:\d+/|file:///|data:)")
-# What a cut road looks like
-DROPPED = re.compile(r"net::ERR_(CONNECTION|CONTENT_LENGTH|EMPTY|INCOMPLETE|SOCKET)")
+# What a page notices of a viewer that is being closed, or of a cut connection
+DROPPED = re.compile(
+    r"net::ERR_(CONNECTION|CONTENT_LENGTH|EMPTY|INCOMPLETE|SOCKET)|with a status of 503 "
+)
 
 expect.set_options(timeout=PATIENCE)
 
@@ -75,6 +78,7 @@ class Eyes:
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         page.on("dialog", self._dialog)
+        page.on("response", self._responded)
         self.pages.append(page)
         page.goto(url)
         return page
@@ -93,6 +97,10 @@ class Eyes:
     def _refuse(self, route: Route, request: Request) -> None:
         self.complaints.append(f"asked for {request.url}")
         route.abort()
+
+    def _responded(self, response: Response) -> None:
+        if response.status >= 500 and response.status != 503:
+            self.complaints.append(f"{response.status} {response.url}")
 
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"} and not DROPPED.search(message.text):

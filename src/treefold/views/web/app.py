@@ -34,7 +34,7 @@ _STATUS: Final = (
     (UnknownNodeError, 404),
     (UnknownQuestionError, 409),
     (InvalidValueError, 400),
-    (ClosedError, 500),
+    (ClosedError, 503),  # the viewer is being closed
     (StoreError, 500),
     (UsageError, 409),  # such as resuming a call that is not paused
     (TreefoldError, 500),
