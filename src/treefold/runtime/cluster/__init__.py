@@ -6,6 +6,7 @@
 ``run``                Run: one tree that this process runs, and whether it may be given up
 ``dispatcher``         Dispatcher: submits to the work engine, and takes what it delivers
 ``remote_calls``       RemoteCalls: calls that other workers run than their caller
+``insisting``          repeats an operation until the store can be reached
 ``heartbeat``          Heartbeat: says that this process lives, and learns what it has lost
 ``cluster_allowances`` ClusterAllowances: limits, rates and budgets of all workers together
 ``command_reader``     CommandReader: executes what other processes ask for

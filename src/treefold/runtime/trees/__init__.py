@@ -7,5 +7,6 @@
 ``waiting``         waits until a tree has something new
 ``question_board``  QuestionBoard: the open questions of a runtime
 ``bags``            SessionBag: objects that live as long as their tree
+``run_log``         what is logged of a run, for each type of event
 =================== ==============================================================================
 """
