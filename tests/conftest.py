@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import postgres_server
+import shared_servers
 import warm_python
 from treefold import AgentRegistry, ToolRegistry
 from treefold.models.local.weights import fetch_weights
@@ -55,10 +56,10 @@ SLOW: Final = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have one process start programs quickly for all workers, and one database serve all."""
+    """Have one process start programs quickly for all workers, and share servers."""
     if not hasattr(config, "workerinput"):
         config.add_cleanup(warm_python.Parent().close)
-        config.add_cleanup(postgres_server.SharedServer().close)
+        config.add_cleanup(shared_servers.SharedServers().close)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from treefold.engines import Depth, Stop, Take, Taken, Ticket
 
@@ -45,14 +46,14 @@ class HostileEngine:
     right: then nothing that this engine does has an effect.
 
     Args:
-        seed: of all choices.
+        seed: of all choices; None for any.
         malice: how likely is what.
 
     Attributes:
         log: what it did, in words, for a test that fails.
     """
 
-    def __init__(self, seed: int, malice: Malice | None = None) -> None:
+    def __init__(self, seed: int | None = None, malice: Malice | None = None) -> None:
         self.log: list[str] = []
         self._random = random.Random(seed)
         self._malice = malice or Malice()
@@ -152,3 +153,6 @@ class HostileEngine:
 
     def _note(self, what: str, ticket: Ticket) -> None:
         self.log.append(f"{what} node {ticket.node}")
+
+
+ENGINE: Final = HostileEngine()  # for ``--engine hostile_engine:ENGINE``

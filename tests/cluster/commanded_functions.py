@@ -1,11 +1,10 @@
 """Functions that wait for files, for trees that are commanded from other processes.
 
-``python commanded_functions.py URL QUEUE...`` is a worker for these queues until it is killed.
+``commanded_functions.py URL ENGINE QUEUE...`` is a worker for these queues until it is killed.
 """
 
 import asyncio
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from notes_in_files import note
 from treefold import CodeFunction, RunContext, Runtime, WorkerSettings
+from work_engines import make_engine
 
 FAR: Final = "far"
 SETTINGS: Final = WorkerSettings(lease=12.0, beat=0.5, sweep=0.1, poll=0.1)
@@ -58,12 +58,13 @@ ASK: Final = CodeFunction(name="ask", callable=_ask, repeatable=True)
 FUNCTIONS: Final = (WORK, PAY, SEND, ASK)
 
 
-def main() -> None:
-    url, *queues = sys.argv[1:]
-    runtime = Runtime(FUNCTIONS, store=url, worker=replace(SETTINGS, queues=queues))
-    runtime.recover()
-    threading.Event().wait()
+async def main() -> None:
+    url, engine, *queues = sys.argv[1:]
+    settings = replace(SETTINGS, queues=queues)
+    placed = make_engine(engine, url)
+    async with Runtime(FUNCTIONS, store=url, engine=placed, worker=settings) as runtime:
+        await runtime.work()
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

@@ -1,14 +1,15 @@
 """A fresh schema in a real PostgreSQL for each test, and workers on it."""
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
+from cluster.serving import Serving
 from postgres_server import new_name, shared_url, with_query
 from treefold import Function, Runtime, WorkerSettings
+from work_engines import KINDS, engine_name, make_engine
 
 # Whether every case is tried, as ``make cluster`` does, instead of some of each kind.
 EXHAUSTIVE: Final = os.environ.get("TREEFOLD_CLUSTER") == "exhaustive"
@@ -23,29 +24,80 @@ def url() -> str:
     return with_query(shared_url(), schema=new_name())
 
 
-class Workers:
-    """Runtimes on one store, each as another process would have it."""
+@pytest.fixture(params=KINDS)
+def engine(request: pytest.FixtureRequest) -> str:
+    """The name of an engine: of each kind, one after another."""
+    return engine_name(request.param)
 
-    def __init__(self, url: str, stack: ExitStack) -> None:
+
+@pytest.fixture(params=[*KINDS, "none"])
+def any_engine(request: pytest.FixtureRequest) -> str:
+    """The name of an engine, or nothing: then each process runs what it starts."""
+    return "" if request.param == "none" else engine_name(request.param)
+
+
+class Workers:
+    """Runtimes on one store, each as another process would have it.
+
+    Args:
+        engine: the name of their engine, "" for none.
+    """
+
+    def __init__(self, url: str, engine: str = "") -> None:
         self.url = url
-        self._stack = stack
+        self.engine = engine
+        self._closing: dict[Runtime, Callable[[], None]] = {}
 
     def __call__(self, *functions: Function, **options: Any) -> Runtime:
-        """Open one more runtime with these functions."""
-        options.setdefault("worker", QUICK)
-        runtime = self.add(Runtime(functions, store=self.url, **options))
+        """Open one more runtime with these functions, which runs what no other runs."""
+        options = {"store": self.url, "worker": QUICK, **options}
+        if not self.engine:
+            runtime = self.add(Runtime(functions, **options))
+            runtime.recover()
+            return runtime
+        runtime = Runtime(functions, engine=make_engine(self.engine, self.url), **options)
+        self._closing[runtime] = Serving(runtime).close
+        return runtime
+
+    def submitter(self, *functions: Function, **options: Any) -> Runtime:
+        """Open a runtime that only submits: the workers run what it starts."""
+        engine = make_engine(self.engine, self.url)
+        options = {"store": self.url, "worker": QUICK, **options}
+        runtime = self.add(Runtime(functions, engine=engine, **options))
         runtime.recover()
         return runtime
 
     def add(self, runtime: Runtime) -> Runtime:
         """Have *runtime* closed after the test."""
         # Not as a context manager, which would wait for what still runs.
-        self._stack.callback(runtime.close)
+        self._closing[runtime] = runtime.close
         return runtime
+
+    def close(self, *runtimes: Runtime) -> None:
+        """Close some runtimes, or all; what they run stays open for others."""
+        for runtime in runtimes or tuple(self._closing):
+            self._closing.pop(runtime)()
 
 
 @pytest.fixture
 def workers(url: str) -> Iterator[Workers]:
-    """Open runtimes, which are closed after the test."""
-    with ExitStack() as stack:
-        yield Workers(url, stack)
+    """Open runtimes, each of which runs what it starts."""
+    workers = Workers(url)
+    yield workers
+    workers.close()
+
+
+@pytest.fixture
+def placed(url: str, engine: str) -> Iterator[Workers]:
+    """Open runtimes that run what an engine delivers."""
+    workers = Workers(url, engine)
+    yield workers
+    workers.close()
+
+
+@pytest.fixture
+def any_workers(url: str, any_engine: str) -> Iterator[Workers]:
+    """Open runtimes that run what an engine delivers, or what they start."""
+    workers = Workers(url, any_engine)
+    yield workers
+    workers.close()

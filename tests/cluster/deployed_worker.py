@@ -1,4 +1,4 @@
-"""A worker with one version of a program: ``python deployed_worker.py URL VERSION POLICY``.
+"""A worker with one version of a program: ``deployed_worker.py URL ENGINE VERSION POLICY``.
 
 VERSION is ``one`` or ``two``, or ``none`` for a program without the function.
 """
@@ -6,7 +6,6 @@ VERSION is ``one`` or ``two``, or ``none`` for a program without the function.
 import asyncio
 import logging
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from notes_in_files import note
 from treefold import CodeFunction, RunContext, Runtime, WorkerSettings
+from work_engines import make_engine
 
 SETTINGS: Final = WorkerSettings(lease=12.0, beat=0.5, sweep=0.1, poll=0.1)
 
@@ -48,14 +48,19 @@ def functions(version: str) -> Sequence[CodeFunction]:
     return [CodeFunction(callable=work, name="report", repeatable=True)]
 
 
-def main() -> None:
-    url, version, policy = sys.argv[1:]
+async def main() -> None:
+    url, engine, version, policy = sys.argv[1:]
     known: Any = policy
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
-    runtime = Runtime(functions(version), store=url, worker=SETTINGS, on_new_code=known)
-    runtime.recover()
-    threading.Event().wait()
+    async with Runtime(
+        functions(version),
+        store=url,
+        engine=make_engine(engine, url),
+        worker=SETTINGS,
+        on_new_code=known,
+    ) as runtime:
+        await runtime.work()
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

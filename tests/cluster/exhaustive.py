@@ -1,11 +1,12 @@
 """Everything that can happen to a cluster, case by case: ``make cluster``, or
 
-    python -m cluster.exhaustive [kills] [outages] [poison] [commands] [deploys] [limits]
+    python -m cluster.exhaustive [PART...]
 
 Kills: a worker is killed before and after every commit of a run, and another finishes it, with and
-without remote calls. The rest are the tests of this folder, with all cases instead of some of each
-kind. It prints what it does, and ends with 1 if a rule was broken. COMMITS bounds the kills, and
-TREEFOLD_CLUSTER_TREES the trees of the limits.
+without remote calls, on every engine. The rest are the tests of this folder, with all cases instead
+of some of each kind. It prints what it does, and ends with 1 if a rule was broken. COMMITS bounds
+the kills, ENGINES="temporal hostile" names the engines that they are tried on, and
+TREEFOLD_CLUSTER_TREES is how many trees the limits are tried with.
 """
 
 import itertools
@@ -20,9 +21,12 @@ from typing import Final
 
 from cluster.test_takeover import killed_and_finished
 from cluster.trial import TESTS
-from postgres_server import SharedServer, new_name, shared_url, with_query
+from postgres_server import new_name, shared_url, with_query
+from shared_servers import SharedServers
+from work_engines import KINDS, engine_name
 
 COMMITS: Final = int(os.environ.get("COMMITS", "200"))  # of a run, at most
+ENGINES: Final = os.environ.get("ENGINES", f"none {' '.join(KINDS)}").split()
 SUITES: Final[Mapping[str, Sequence[str]]] = {
     "outages": ["test_outages.py"],
     "poison": ["test_poison.py"],
@@ -41,13 +45,15 @@ def say(text: str) -> None:
 
 def kill_at_every_commit() -> int:
     """Go through all commits of a run until the worker is not killed any more; count faults."""
-    server, broken = SharedServer(), 0
+    servers, broken = SharedServers(), 0
     try:
-        for remote, moment in itertools.product((False, True), ("before", "after")):
-            kind = f"{'remote calls, ' if remote else ''}killed {moment}"
+        cases = itertools.product(ENGINES, (False, True), ("before", "after"))
+        for engine, remote, moment in cases:
+            kind = f"{engine}, {'remote calls, ' if remote else ''}killed {moment}"
+            name = "" if engine == "none" else engine_name(engine)
             for number in range(1, COMMITS + 1):
                 try:
-                    if not _kill(f"{moment}:{number}", remote=remote):
+                    if not _kill(name, f"{moment}:{number}", remote=remote):
                         say(f"{kind}: all {number - 1} commits")
                         break
                     say(f"{kind} commit {number}: right")
@@ -57,14 +63,14 @@ def kill_at_every_commit() -> int:
             else:
                 say(f"{kind}: the first {COMMITS} commits")
     finally:
-        server.close()
+        servers.close()
     return broken
 
 
-def _kill(kill: str, *, remote: bool) -> bool:
+def _kill(engine: str, die: str, *, remote: bool) -> bool:
     url = with_query(shared_url(), schema=new_name())
     with tempfile.TemporaryDirectory() as folder:
-        return killed_and_finished(url, Path(folder), kill, remote=remote)
+        return killed_and_finished(url, Path(folder), engine, die, remote=remote)
 
 
 def run_suite(files: Sequence[str]) -> int:

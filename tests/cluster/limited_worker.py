@@ -1,7 +1,7 @@
-"""A worker process with limits: ``python limited_worker.py URL PORT CLUSTER_REQUESTS``."""
+"""A worker process with limits: ``python limited_worker.py URL ENGINE PORT CLUSTER_REQUESTS``."""
 
+import asyncio
 import sys
-import threading
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -10,18 +10,23 @@ from cluster.conftest import QUICK
 from cluster.gauge import GaugedModel
 from cluster.limited_agents import LEAD, reply
 from treefold import Limits, Runtime
+from work_engines import make_engine
 
 
-def main() -> None:
-    url, port, most = sys.argv[1:]
-    limits = Limits(50, cluster_requests=int(most))
-    model = GaugedModel(reply, int(port))
-    with Runtime([LEAD], store=url, models=model, limits=limits, worker=QUICK) as runtime:
-        runtime.recover()
+async def main() -> None:
+    url, engine, port, most = sys.argv[1:]
+    async with Runtime(
+        [LEAD],
+        store=url,
+        engine=make_engine(engine, url),
+        models=GaugedModel(reply, int(port)),
+        limits=Limits(50, cluster_requests=int(most)),
+        worker=QUICK,
+    ) as runtime:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        threading.Event().wait()
+        await runtime.work()
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

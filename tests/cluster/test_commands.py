@@ -1,7 +1,5 @@
 """Cancel, pause, resume, fork and answer from any process, in every state of a tree."""
 
-import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -11,8 +9,9 @@ import pytest
 
 import warm_python
 from cluster.commanded_functions import ASK, FAR, FUNCTIONS, PAY, SEND, SETTINGS, WORK
-from cluster.conftest import EXHAUSTIVE
+from cluster.conftest import EXHAUSTIVE, Workers
 from cluster.leases import end_lease
+from cluster.serving import Serving
 from command_results import environment, treefold
 from notes_in_files import noted
 from postgres_server import new_name, shared_url, with_query
@@ -25,10 +24,9 @@ from treefold import (
     QuestionKind,
     Runtime,
     TreefoldError,
-    WorkerPhase,
     attach,
 )
-from treefold.engines import InProcess
+from work_engines import KINDS, engine_name, make_engine
 
 COMMANDS = ("cancel", "pause", "resume", "fork", "answer")
 STATES = (
@@ -58,14 +56,12 @@ def name_of(case: Case) -> str:
 
 @dataclass
 class Stage:
-    """A store, workers that are always there, and an observer; for all cases."""
+    """A store, workers that are always there, and an observer; for all cases of an engine."""
 
-    url: str
+    workers: Workers
     folder: Path
-    stack: ExitStack
     observer: Observer
     submitter: Runtime
-    other: Runtime
     orphans: dict[str, int] = field(default_factory=dict)
 
     def submit(self, function: CodeFunction, name: str, queue: str) -> int:
@@ -75,29 +71,28 @@ class Stage:
         self.submitter.flush()
         return node.id
 
-
-@pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    url, folder = with_query(shared_url(), schema=new_name()), tmp_path_factory.mktemp("notes")
-    with ExitStack() as stack:
-        submitter = Runtime(FUNCTIONS, store=url, worker=SETTINGS, engine=InProcess())
-        stack.callback(submitter.close)
-        submitter.recover()
-        _serve(stack, url, HOME)
-        _serve(stack, url, FAR)
-        other = _serve(stack, url, "elsewhere")
-        observer = stack.enter_context(attach(url))
-        stage = Stage(url, folder, stack, observer, submitter, other)
-        _make_orphans(stage)
-        yield stage
+    def serve(self, queue: str) -> Runtime:
+        """Run what is in a queue, as another process would."""
+        return self.workers(*FUNCTIONS, worker=replace(SETTINGS, queues=[queue]))
 
 
-def _serve(stack: ExitStack, url: str, queue: str) -> Runtime:
-    """Run what is in a queue, as another process would."""
-    runtime = Runtime(FUNCTIONS, store=url, worker=replace(SETTINGS, queues=[queue]))
-    stack.callback(runtime.close)
-    runtime.recover()
-    return runtime
+@pytest.fixture(scope="module", params=KINDS)
+def stage(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    url = with_query(shared_url(), schema=new_name())
+    workers = Workers(url, engine_name(request.param))
+    folder = tmp_path_factory.mktemp("notes")
+    try:
+        submitter = workers.submitter(*FUNCTIONS, worker=SETTINGS)
+        with attach(url) as observer:
+            stage = Stage(workers, folder, observer, submitter)
+            stage.serve(HOME)
+            stage.serve(FAR)
+            _make_orphans(stage)
+            yield stage
+    finally:
+        workers.close()
 
 
 def _make_orphans(stage: Stage) -> None:
@@ -106,12 +101,13 @@ def _make_orphans(stage: Stage) -> None:
     for name in names:
         stage.orphans[name] = stage.submit(WORK, name, queue=name)
     program = Path(__file__).parent / "commanded_functions.py"
-    talk = warm_python.Talk(str(program), stage.url, *names, env=environment())
+    workers = stage.workers
+    talk = warm_python.Talk(str(program), workers.url, workers.engine, *names, env=environment())
     try:
         wait(lambda: set(names) <= set(noted(stage.folder, "begun")))
     finally:
         talk.kill()
-    end_lease(stage.url, talk.program.pid)
+    end_lease(workers.url, talk.program.pid)
 
 
 class Scene:
@@ -164,11 +160,11 @@ class Scene:
         return id
 
     def _in_doubt(self) -> int:
-        first = _serve(self._stack, self.stage.url, self.name)
+        first = self.stage.serve(self.name)
         id = self._submit(PAY, self.name)
         wait(self._has_begun)
-        first.close()
-        _serve(self._stack, self.stage.url, self.name)
+        self.stage.workers.close(first)
+        self._serve()
         wait(lambda: self.questions(id))
         return id
 
@@ -184,8 +180,11 @@ class Scene:
 
     def _draining(self) -> int:
         self._is_served = False
-        draining = Draining(self.stage.url, self.name)
-        self._stack.callback(draining.close)
+        workers, settings = self.stage.workers, replace(SETTINGS, queues=[self.name])
+        engine = make_engine(workers.engine, workers.url)
+        runtime = Runtime(FUNCTIONS, store=workers.url, worker=settings, engine=engine)
+        draining = Serving(runtime)
+        self._stack.callback(draining.join)
         id = self._submit(PAY, self.name)
         wait(self._has_begun)
         draining.drain()
@@ -200,7 +199,11 @@ class Scene:
         """See to it that a worker runs the tree, or can take it over."""
         if not self._is_served:
             self._is_served = True
-            _serve(self._stack, self.stage.url, self.name)
+            self._serve()
+
+    def _serve(self) -> None:
+        runtime = self.stage.serve(self.name)
+        self._stack.callback(self.stage.workers.close, runtime)
 
     @property
     def trees(self) -> list[int]:
@@ -238,35 +241,6 @@ class Scene:
         self._stack.close()
 
 
-class Draining:
-    """A worker in a thread of its own that can be told to stop."""
-
-    def __init__(self, url: str, queue: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._stop = asyncio.Event()
-        settings = replace(SETTINGS, queues=[queue])
-        self._runtime = Runtime(FUNCTIONS, store=url, worker=settings, engine=InProcess())
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        wait(lambda: self._runtime.worker_status().phase is WorkerPhase.Ready)
-
-    def _run(self) -> None:
-        async def main() -> None:
-            async with self._runtime as runtime:
-                await runtime.work(stop=self._stop, drain=120)
-
-        self._loop.run_until_complete(main())
-        self._loop.close()
-
-    def drain(self) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        wait(lambda: self._runtime.worker_status().phase is WorkerPhase.Draining)
-
-    def close(self) -> None:
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-
-
 def _try(act: Callable[[], object]) -> str:
     """Return why something is refused; empty if it is not."""
     try:
@@ -285,10 +259,10 @@ def give(scene: Scene, command: str, process: str) -> str:
     words = (question, text) if command == "answer" else (id,)
     if process == "command line":
         # It would wait until somebody carries the command out.
-        done = treefold(command, *words, "--wait", "0", "--store", scene.stage.url)
+        done = treefold(command, *words, "--wait", "0", "--store", scene.stage.workers.url)
         assert done.code in {0, 2, 3}, done
         return done.err if done.code == 2 else ""
-    giver = scene.observer if process == "observer" else scene.stage.other
+    giver = scene.observer if process == "observer" else scene.stage.submitter
     return _try(lambda: getattr(giver, command)(*words))
 
 

@@ -13,7 +13,6 @@ from command_results import environment
 from notes_in_files import noted
 from support import wait
 from treefold import NodeView, QuestionKind, attach
-from treefold.engines import InProcess
 
 PROGRAM = Path(__file__).parent / "deployed_worker.py"
 
@@ -29,15 +28,15 @@ class Deployment:
     def submit(self, name: str, version: str) -> int:
         """Submit a tree with a version of the program; return its id."""
         [function] = functions(version)
-        runtime = self._workers(function, engine=InProcess(), worker=SETTINGS)
+        runtime = self._workers.submitter(function, worker=SETTINGS)
         node = runtime.invoke(function, {"folder": str(self._folder), "name": name})
         runtime.flush()
         return node.id
 
     def start(self, version: str, policy: str = "adopt") -> warm_python.Talk:
         """Start a worker."""
-        words = (str(PROGRAM), self._workers.url, version, policy)
-        talk = warm_python.Talk(*words, env=environment())
+        words = (self._workers.url, self._workers.engine, version, policy)
+        talk = warm_python.Talk(str(PROGRAM), *words, env=environment())
         self._processes.append(talk)
         return talk
 
@@ -66,8 +65,8 @@ class Deployment:
 
 
 @pytest.fixture
-def deployment(workers: Workers, tmp_path: Path) -> Iterator[Deployment]:
-    deployment = Deployment(workers, tmp_path)
+def deployment(placed: Workers, tmp_path: Path) -> Iterator[Deployment]:
+    deployment = Deployment(placed, tmp_path)
     yield deployment
     deployment.close()
 

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.conftest import QUICK, Workers
 from cluster.test_shared_runtime import PATIENCE, eventually
-from treefold import CodeFunction, NodeState, NodeView, RunContext, Runtime, attach
+from treefold import CodeFunction, NodeState, NodeView, RunContext, attach
 from treefold.core.errors import CallTimeoutError
 from treefold.runtime.durable.function_version import version_of
 
@@ -35,10 +35,10 @@ def waiting(version: str = "a") -> CodeFunction:
 def left_open(workers: Workers, function: CodeFunction, timeout: float | None = None) -> int:
     """Have a runtime start a call and leave it open; return the id of the call."""
     gate.clear()
-    first = Runtime([function], store=workers.url, worker=QUICK)
+    first = workers(function)
     node = first.invoke(function, timeout=timeout)
     eventually(lambda: node.state is NodeState.Running)
-    first.close()
+    workers.close(first)
     return node.id
 
 
@@ -50,32 +50,32 @@ def ended(workers: Workers, id: int) -> NodeView:
 
 
 def test_a_pinned_tree_waits_for_a_worker_that_has_its_version(
-    workers: Workers, caplog: pytest.LogCaptureFixture
+    any_workers: Workers, caplog: pytest.LogCaptureFixture
 ):
-    id = left_open(workers, waiting())
-    workers(waiting("b"), on_new_code="pin")
+    id = left_open(any_workers, waiting())
+    any_workers(waiting("b"), on_new_code="pin")
     eventually(lambda: "waits for a worker that has the version it began with" in caplog.text)
     gate.set()
-    workers(waiting(), on_new_code="pin")
-    view = ended(workers, id)
+    any_workers(waiting(), on_new_code="pin")
+    view = ended(any_workers, id)
     assert (view.outputs, view.notices, view.version) == ("as before", (), version_of(waiting()))
 
 
-def test_a_worker_with_newer_code_adopts_a_tree_with_a_notice(workers: Workers):
-    id = left_open(workers, waiting())
-    workers(waiting("b"))
-    view = ended(workers, id)
+def test_a_worker_with_newer_code_adopts_a_tree_with_a_notice(any_workers: Workers):
+    id = left_open(any_workers, waiting())
+    any_workers(waiting("b"))
+    view = ended(any_workers, id)
     assert (view.outputs, view.version) == ("anew", version_of(waiting("b")))
     [notice] = view.notices
     assert notice.startswith("wait has changed since this call was made (its code)")
 
 
-def test_a_deadline_holds_on_the_worker_that_takes_a_tree_over(workers: Workers):
+def test_a_deadline_holds_on_the_worker_that_takes_a_tree_over(any_workers: Workers):
     began = time.monotonic()
-    id = left_open(workers, waiting(), timeout=1.0)
+    id = left_open(any_workers, waiting(), timeout=1.0)
     eventually(lambda: time.monotonic() > began + 1.0)
-    workers(waiting())
-    failure = ended(workers, id).exception
+    any_workers(waiting())
+    failure = ended(any_workers, id).exception
     assert failure is not None
     assert (failure.type, failure.message) == (
         CallTimeoutError.__name__,
@@ -83,7 +83,7 @@ def test_a_deadline_holds_on_the_worker_that_takes_a_tree_over(workers: Workers)
     )
 
 
-def test_the_timeout_of_a_remote_call_travels_with_it(workers: Workers):
+def test_the_timeout_of_a_remote_call_travels_with_it(any_workers: Workers):
     gate.clear()
     below = CodeFunction(callable=wait_a, name="wait", repeatable=True, remote="far")
 
@@ -91,8 +91,8 @@ def test_the_timeout_of_a_remote_call_travels_with_it(workers: Workers):
         return await ctx.invoke(below, timeout=0.5)
 
     calling = CodeFunction(callable=call, uses=[below])
-    near = workers(calling)
-    workers(calling, worker=replace(QUICK, queues={"far"}))
+    near = any_workers(calling)
+    any_workers(calling, worker=replace(QUICK, queues={"far"}))
     node = near.invoke(calling)
     with pytest.raises(CallTimeoutError, match="wait .path 1.1.: it took longer than 0.5 s"):
         node.result(PATIENCE)

@@ -17,7 +17,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cluster.conftest import EXHAUSTIVE, QUICK, Workers
+from cluster.conftest import EXHAUSTIVE, Workers
 from cluster.gauge import Gauge, GaugedModel
 from cluster.leases import connect, end_lease
 from cluster.limited_agents import HELPER, LEAD, reply
@@ -35,7 +35,6 @@ from treefold import (
     Runtime,
     attach,
 )
-from treefold.engines import InProcess
 from treefold.errors import InvalidValueError, StoreError
 from treefold.events import LeaseAwaited, RateAwaited
 from treefold.stores import Ownership, StoredAccount
@@ -265,13 +264,13 @@ def fan_out(calls: int, helper: AgentFunction, **options: Any) -> CodeFunction:
 
 
 @pytest.mark.parametrize("where", ["call", "function", "runtime"])
-def test_a_budget_counts_what_other_workers_spend(workers: Workers, gauges: Any, where: str):
+def test_a_budget_counts_what_other_workers_spend(any_workers: Workers, gauges: Any, where: str):
     gauge = gauges(seconds=0.05)
     model = GaugedModel(lambda _: "Yes.", gauge.port)
     budget = Budget(calls=5, name="nightly" if where == "runtime" else None)
     lead = fan_out(9, HELPER, budget=budget if where == "function" else None)
     options: dict[str, Any] = {"budget": budget} if where == "runtime" else {}
-    runtimes = [workers(lead, models=model, limits=Limits(50), **options) for _ in range(3)]
+    runtimes = [any_workers(lead, models=model, limits=Limits(50), **options) for _ in range(3)]
     node = runtimes[0].invoke(lead, budget=budget if where == "call" else None)
     assert node.result(PATIENCE) == 5
     assert gauge.begun == 5
@@ -332,9 +331,10 @@ def test_a_request_of_a_killed_worker_is_charged_with_its_estimate(url: str):
 class Crew:
     """Worker processes, some of which are killed and replaced."""
 
-    def __init__(self, url: str, port: int, limit: int, stack: ExitStack) -> None:
-        self._url = url
-        self._command = [sys.executable, str(WORKER), url, str(port), str(limit)]
+    def __init__(self, placed: Workers, port: int, limit: int, stack: ExitStack) -> None:
+        self._url = placed.url
+        options = (placed.url, placed.engine, str(port), str(limit))
+        self._command = [sys.executable, str(WORKER), *options]
         self._stack = stack
         self.kills = 0
         self.members: list[subprocess.Popen[bytes]] = []
@@ -364,8 +364,8 @@ class Crew:
 def crews() -> Iterator[Any]:
     with ExitStack() as stack:
 
-        def start(url: str, gauge: Gauge, limit: int, size: int) -> Crew:
-            crew = Crew(url, gauge.port, limit, stack)
+        def start(placed: Workers, gauge: Gauge, limit: int, size: int) -> Crew:
+            crew = Crew(placed, gauge.port, limit, stack)
             for process in [crew.add() for _ in range(size)]:
                 assert process.stdout is not None
                 assert process.stdout.readline() == b"ready\n"
@@ -374,21 +374,14 @@ def crews() -> Iterator[Any]:
         yield start
 
 
-def submitter(workers: Workers) -> Runtime:
-    """A runtime that only submits: its engine delivers nothing, and the workers sweep."""
-    return workers(LEAD, engine=InProcess(), models=ScriptedModel(reply))
-
-
-def test_slots_of_a_killed_process_are_free_again_at_once(
-    workers: Workers, gauges: Any, crews: Any
-):
+def test_slots_of_a_killed_process_are_free_again_at_once(placed: Workers, gauges: Any, crews: Any):
     gauge = gauges(seconds=60)
-    runtime = submitter(workers)
-    crew = crews(workers.url, gauge, 1, 1)
+    runtime = placed.submitter(LEAD, models=ScriptedModel(reply))
+    crew = crews(placed, gauge, 1, 1)
     for _ in range(2):
         runtime.invoke(LEAD)
     eventually(lambda: gauge.under_way == 1)
-    with PostgresStore(workers.url) as store:
+    with PostgresStore(placed.url) as store:
         assert store.take_slots({"*": 1}) is None
         crew.kill(crew.members[0])
         began = time.monotonic()
@@ -396,21 +389,17 @@ def test_slots_of_a_killed_process_are_free_again_at_once(
         assert time.monotonic() - began < 5
 
 
-def test_the_limit_holds_for_many_trees_with_random_kills(
-    workers: Workers, gauges: Any, crews: Any
-):
+def test_the_limit_holds_for_many_trees_with_random_kills(placed: Workers, gauges: Any, crews: Any):
     gauge = gauges(seconds=0.03, limit=LIMIT)
-    runtime = submitter(workers)
-    crew = crews(workers.url, gauge, LIMIT, 4)
+    runtime = placed.submitter(LEAD, models=ScriptedModel(reply))
+    crew = crews(placed, gauge, LIMIT, 4)
     rng = random.Random(7)
     nodes = [runtime.invoke(LEAD) for _ in range(TREES)]
     end = time.monotonic() + max(120.0, 2.0 * TREES)
     next_kill = time.monotonic() + 0.5
-    with attach(workers.url) as observer:
+    with attach(placed.url) as observer:
         while any(row.open for row in observer.trees()):
-            assert time.monotonic() < end, (
-                f"{gauge.answered} were answered; {_open_drives(workers)}"
-            )
+            assert time.monotonic() < end, f"{gauge.answered} were answered; {_open_drives(placed)}"
             if time.monotonic() > next_kill and crew.kills < max(3, TREES // 50):
                 crew.kill(rng.choice(crew.members))
                 crew.add()
@@ -419,7 +408,7 @@ def test_the_limit_holds_for_many_trees_with_random_kills(
         assert {observer.get_view(node.id).outputs for node in nodes} == {"Done."}
     assert gauge.most <= LIMIT
     assert gauge.most > 1
-    with connect(workers.url) as connection:
+    with connect(placed.url) as connection:
         [row] = connection.execute(
             "SELECT (SELECT sum(calls) FROM accounts)::integer, (SELECT count(*) FROM holds)"
         ).fetchall()
@@ -428,9 +417,9 @@ def test_the_limit_holds_for_many_trees_with_random_kills(
     assert 4 * TREES <= gauge.begun <= charged <= gauge.begun + LIMIT * crew.kills
 
 
-def _open_drives(workers: Workers) -> str:
+def _open_drives(placed: Workers) -> str:
     """Describe the drives that have not ended, and the workers, for the message of a failure."""
-    with connect(workers.url) as connection:
+    with connect(placed.url) as connection:
         drives = connection.execute(
             "SELECT * FROM drives WHERE wanted IS NOT NULL OR owner IS NOT NULL"
         ).fetchall()
@@ -439,11 +428,11 @@ def _open_drives(workers: Workers) -> str:
     return f"drives: {drives}; workers: {crew}; calls: {calls}"
 
 
-def test_nested_agents_end_with_one_slot(workers: Workers, gauges: Any):
+def test_nested_agents_end_with_one_slot(any_workers: Workers, gauges: Any):
     gauge = gauges(seconds=0.005, limit=1)
     model, limits = GaugedModel(reply, gauge.port), Limits(cluster_requests=1)
-    one = workers(LEAD, models=model, limits=limits)
-    workers(LEAD, models=model, limits=limits, worker=QUICK)
+    one = any_workers(LEAD, models=model, limits=limits)
+    any_workers(LEAD, models=model, limits=limits)
     nodes = [one.invoke(LEAD) for _ in range(4)]
     assert {node.result(PATIENCE) for node in nodes} == {"Done."}
     assert gauge.most == 1

@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Generator
-from itertools import count, cycle
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,12 +24,13 @@ from postgres_server import GIVEN, PostgresServer, new_name, with_query
 from support import wait
 from tcp_proxy import Cut, TcpProxy
 from treefold import StoreError, WorkerSettings
-from treefold.engines import Procrastinate, WorkEngine
 from treefold.stores import Ownership
 from treefold.stores.postgres import PostgresStore
+from work_engines import make_engine
 from worker_process import LEASE, WorkerProcess, result_of, submit
 
 PATIENCE = 120.0  # seconds
+AWAY = 60.0 if EXHAUSTIVE else 1.5 * LEASE  # seconds for which the database cannot be reached
 # After an outage nothing is adopted for a lease, and another worker runs a part of each tree.
 SETTINGS = WorkerSettings(lease=4.0, beat=0.3, sweep=0.2, poll=0.2)
 
@@ -46,14 +47,6 @@ def server() -> Generator[PostgresServer]:
 @pytest.fixture
 def url(server: PostgresServer) -> str:
     return with_query(server.url(), schema=new_name())
-
-
-def hostile(seeds: "count[int]") -> Callable[[], WorkEngine]:
-    return lambda: HostileEngine(next(seeds))
-
-
-def procrastinate(url: str) -> Callable[[], WorkEngine]:
-    return lambda: Procrastinate(url, poll=0.2, beat=0.5, first_delay=0.1)
 
 
 class Restarts:
@@ -88,8 +81,8 @@ class Restarts:
 def run_errands(
     errands: Errands,
     url: str,
+    engine: str,
     fault: Callable[[Write], list[Any]],
-    engine: Callable[[], WorkEngine],
     **options: Any,
 ) -> list[int]:
     """Run two trees at once on two workers; return their ids."""
@@ -98,7 +91,9 @@ def run_errands(
         def open_store() -> PostgresStore:
             return FaultyStore(url, fault, **options)
 
-        async with two_workers(errands, open_store, engine, SETTINGS) as runtime:
+        async with two_workers(
+            errands, open_store, lambda: make_engine(engine, url), SETTINGS
+        ) as runtime:
             nodes = [runtime.invoke(errands.root, {"n": n}) for n in (1, 2)]
             assert await ended(nodes, PATIENCE) == [result(1), result(2)]
             assert runtime.questions() == []
@@ -107,17 +102,12 @@ def run_errands(
     return asyncio.run(main())
 
 
-ENGINES = ["hostile", "procrastinate"]
-
-
-@pytest.mark.parametrize("engine", ENGINES if EXHAUSTIVE else ENGINES[:1])
 def test_a_database_that_is_restarted_at_every_write_ends_no_tree(
     server: PostgresServer, url: str, engine: str
 ):
     errands, restarts = Errands(), Restarts(server)
-    placing = hostile(count()) if engine == "hostile" else procrastinate(url)
 
-    trees = run_errands(errands, url, restarts, placing)
+    trees = run_errands(errands, url, engine, restarts)
 
     assert errands.done == everything(1, 2)
     for tree in trees:
@@ -132,7 +122,7 @@ EACH = [[cut] for cut in CUTS[:-1]] + [[Cut.SILENCE, None, None]]
 
 @pytest.mark.parametrize("cuts", EACH if EXHAUSTIVE else [CUTS])
 def test_connections_that_are_cut_at_every_write_end_no_tree(
-    server: PostgresServer, url: str, cuts: list[Cut | None]
+    server: PostgresServer, url: str, engine: str, cuts: list[Cut | None]
 ):
     errands, following, parts = Errands(), cycle(cuts), urlsplit(url)
     # The name of the channel of notifications, which are hints.
@@ -144,7 +134,7 @@ def test_connections_that_are_cut_at_every_write_end_no_tree(
                 proxy.arm(cut)
             return write()
 
-        trees = run_errands(errands, through, fault, hostile(count()), timeout=1.0)
+        trees = run_errands(errands, through, engine, fault, timeout=1.0)
         cut_off = proxy.cuts
 
     assert errands.done == everything(1, 2)
@@ -183,14 +173,14 @@ def test_a_tree_is_run_though_the_answer_that_it_was_adopted_was_lost(server: Po
 
 
 def test_runs_go_on_by_themselves_after_the_database_was_away_for_longer_than_the_lease(
-    server: PostgresServer, url: str, tmp_path: Path
+    server: PostgresServer, url: str, engine: str, tmp_path: Path
 ):
-    names = ["one", "two"]
-    workers = [WorkerProcess(url, name, tmp_path) for name in ("first", "second")]
+    names, placed = ["one", "two"], ("--engine", engine)
+    workers = [WorkerProcess(url, name, tmp_path, placed) for name in ("first", "second")]
     try:
         nodes = [
-            submit(url, "survey", "--folder", tmp_path, "--names", json.dumps([name, f"{name}-2"]))
-            for name in names
+            submit(url, "survey", "--folder", tmp_path, "--names", json.dumps(pair), *placed)
+            for pair in ([name, f"{name}-2"] for name in names)
         ]
         wait(lambda: sorted(noted(tmp_path, "begun")) == sorted(names))
         server.stop()
@@ -198,7 +188,7 @@ def test_runs_go_on_by_themselves_after_the_database_was_away_for_longer_than_th
         for name in names:
             (tmp_path / name).touch()
         wait(lambda: sorted(noted(tmp_path, "ended")) == sorted(names))
-        time.sleep(1.5 * LEASE)
+        time.sleep(AWAY)
         assert sorted(noted(tmp_path, "begun")) == sorted(names)
         server.start()
         for name in names:
@@ -212,7 +202,7 @@ def test_runs_go_on_by_themselves_after_the_database_was_away_for_longer_than_th
         for node in nodes:
             assert_whole(url, node)
         assert not any(worker.has_ended() for worker in workers)
-        again = submit(url, "look", "--folder", tmp_path, "--name", "one")
+        again = submit(url, "look", "--folder", tmp_path, "--name", "one", *placed)
         assert result_of(url, again) == "one"
     finally:
         for worker in workers:

@@ -13,15 +13,15 @@ from treefold import NodeState, Question, QuestionKind, attach
 from treefold.runtime.durable.crash_trials import MOST_DEATHS
 from worker_process import WorkerProcess, result_of, submit
 
-OPTIONS = ("--engine", "in-process", "--lease", "12")  # nobody waits for it
-
 
 class Nursery:
     """A worker that is started again whenever it has died."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, engine: str) -> None:
         self._url = url
         self._folder = folder
+        # Nobody waits for the lease.
+        self._options = ("--engine", engine, "--lease", "12")
         self._worker: WorkerProcess | None = None
         self.deaths = 0
 
@@ -33,7 +33,7 @@ class Nursery:
             self._worker = None
         if self._worker is None:
             name = f"life-{self.deaths}"
-            self._worker = WorkerProcess(self._url, name, self._folder, OPTIONS, doomed=True)
+            self._worker = WorkerProcess(self._url, name, self._folder, self._options, doomed=True)
 
     def close(self) -> None:
         if self._worker is not None:
@@ -41,20 +41,20 @@ class Nursery:
 
 
 @pytest.fixture
-def nursery(url: str, tmp_path: Path) -> Iterator[Nursery]:
-    nursery = Nursery(url, tmp_path)
+def nursery(url: str, tmp_path: Path, engine: str) -> Iterator[Nursery]:
+    nursery = Nursery(url, tmp_path, engine)
     yield nursery
     nursery.close()
 
 
 @pytest.mark.parametrize("answer", ["resume", "cancel"] if EXHAUSTIVE else ["resume"])
 def test_a_tree_that_ends_its_workers_becomes_one_question_and_others_go_on(
-    url: str, nursery: Nursery, tmp_path: Path, answer: str
+    url: str, nursery: Nursery, engine: str, tmp_path: Path, answer: str
 ):
     (tmp_path / "good").touch()
-    engine = OPTIONS[:2]
-    bad = submit(url, "poison", "--folder", tmp_path, "--name", "bad", *engine)
-    good = submit(url, "look", "--folder", tmp_path, "--name", "good", *engine)
+    placed = ("--engine", engine)
+    bad = submit(url, "poison", "--folder", tmp_path, "--name", "bad", *placed)
+    good = submit(url, "look", "--folder", tmp_path, "--name", "good", *placed)
     with attach(url) as observer:
 
         def asked() -> list[Question]:

@@ -57,12 +57,14 @@ class Place:
         return n * 2
 
 
-def test_a_remote_call_runs_on_a_worker_of_its_queue_and_is_part_of_its_tree(workers: Workers):
+def test_a_remote_call_runs_on_a_worker_of_its_queue_and_is_part_of_its_tree(
+    any_workers: Workers,
+):
     place = Place()
     double = remote("double", place)
     work = calling("work", double, double)
-    near = workers(work, worker=serving("near"))
-    far = workers(work, worker=serving("far"))
+    near = any_workers(work, worker=serving("near"))
+    far = any_workers(work, worker=serving("far"))
     node = near.invoke(work, {"n": 4})
     assert node.result(PATIENCE) == [8, 8]
     assert place.runtimes == [far, far]
@@ -70,14 +72,14 @@ def test_a_remote_call_runs_on_a_worker_of_its_queue_and_is_part_of_its_tree(wor
     assert [(child.fn, child.state, child.outputs) for child in view.children] == [
         ("double", NodeState.Success, 8)
     ] * 2
-    with attach(workers.url) as observer:
+    with attach(any_workers.url) as observer:
         eventually(lambda: observer.get_view(node.id).state is NodeState.Success)
         seen = observer.get_view(node.id)
     assert [child.path for child in seen.children] == [child.path for child in view.children]
     assert [child.id > seen.id for child in seen.children] == [True, True]
 
 
-def test_an_agent_has_its_tools_and_sub_agents_run_elsewhere(workers: Workers):
+def test_an_agent_has_its_tools_and_sub_agents_run_elsewhere(any_workers: Workers):
     place = Place()
     double = remote("double", place, desc="Double it.")
     helper = AgentFunction(
@@ -88,8 +90,8 @@ def test_an_agent_has_its_tools_and_sub_agents_run_elsewhere(workers: Workers):
         "default": ScriptedModel([ToolUse("1", "helper", {})], "chief is done"),
     }
     far_model = ScriptedModel([ToolUse("2", "double", {"n": 3})], "helper is done")
-    near = workers(chief, models=models, worker=serving("near"))
-    workers(chief, models=far_model, worker=serving("far"))
+    near = any_workers(chief, models=models, worker=serving("near"))
+    any_workers(chief, models=far_model, worker=serving("far"))
     node = near.invoke(chief)
     assert node.result(PATIENCE) == "chief is done"
     view = near.get_view(node.id)
@@ -97,39 +99,41 @@ def test_an_agent_has_its_tools_and_sub_agents_run_elsewhere(workers: Workers):
     eventually(lambda: [c.outputs for c in near.get_view(node.id).children[0].children] == [6])
 
 
-def test_nested_remote_calls_do_not_deadlock_with_one_slot(workers: Workers):
+def test_nested_remote_calls_do_not_deadlock_with_one_slot(any_workers: Workers):
     inner = remote("inner", Place())
     middle = calling("middle", inner)
     middle.queue = "far"
     outer = calling("outer", middle)
     outer.queue = "far"
     top = calling("top", outer)
-    near = workers(top, worker=serving("near"))
-    workers(top, worker=serving("far", slots=1))
+    near = any_workers(top, worker=serving("near"))
+    any_workers(top, worker=serving("far", slots=1))
     assert near.invoke(top, {"n": 1}).result(PATIENCE) == [[[2]]]
 
 
-def test_a_worker_that_serves_the_queue_runs_the_calls_of_its_own_trees_in_place(workers: Workers):
+def test_a_worker_that_serves_the_queue_runs_the_calls_of_its_own_trees_in_place(
+    any_workers: Workers,
+):
     place = Place()
     work = calling("work", remote("double", place, "default"))
-    runtime = workers(work)
+    runtime = any_workers(work)
     node = runtime.invoke(work, {"n": 2})
     assert node.result(PATIENCE) == [4]
     assert place.runtimes == [runtime]
 
 
-def test_the_exception_of_a_remote_call_is_raised_in_its_caller(workers: Workers):
+def test_the_exception_of_a_remote_call_is_raised_in_its_caller(any_workers: Workers):
     async def fail(ctx: RunContext, n: int) -> None:
         raise ValueError(f"{n} will not do")
 
     work = calling("work", remote("fail", fail))
-    near = workers(work, worker=serving("near"))
-    workers(work, worker=serving("far"))
+    near = any_workers(work, worker=serving("near"))
+    any_workers(work, worker=serving("far"))
     with pytest.raises(ValueError, match="5 will not do"):
         near.invoke(work, {"n": 5}).result(PATIENCE)
 
 
-def test_cancelling_the_caller_cancels_the_call_elsewhere(workers: Workers):
+def test_cancelling_the_caller_cancels_the_call_elsewhere(any_workers: Workers):
     begun, cancelled = threading.Event(), threading.Event()
 
     async def wait(ctx: RunContext, n: int) -> None:
@@ -141,8 +145,8 @@ def test_cancelling_the_caller_cancels_the_call_elsewhere(workers: Workers):
             raise
 
     work = calling("work", remote("wait", wait))
-    near = workers(work, worker=serving("near"))
-    workers(work, worker=serving("far"))
+    near = any_workers(work, worker=serving("near"))
+    any_workers(work, worker=serving("far"))
     node = near.invoke(work, {"n": 1})
     assert begun.wait(PATIENCE)
     near.cancel(node.id, "enough")
@@ -151,20 +155,22 @@ def test_cancelling_the_caller_cancels_the_call_elsewhere(workers: Workers):
     assert near.get_view(node.id).children[0].state is NodeState.Canceled
 
 
-def test_a_question_of_a_remote_call_is_answered_from_the_process_of_its_caller(workers: Workers):
+def test_a_question_of_a_remote_call_is_answered_from_the_process_of_its_caller(
+    any_workers: Workers,
+):
     async def ask(ctx: RunContext, n: int) -> str:
         return await ctx.ask("Which colour?")
 
     work = calling("work", remote("ask", ask, repeatable=True))
-    near = workers(work, worker=serving("near"))
-    workers(work, worker=serving("far"))
+    near = any_workers(work, worker=serving("near"))
+    any_workers(work, worker=serving("far"))
     node = near.invoke(work, {"n": 1})
     eventually(near.questions, "the question")
     near.answer(near.questions()[0].id, "red")
     assert node.result(PATIENCE) == ["red"]
 
 
-def test_a_caller_that_is_taken_over_finds_its_remote_call_again(workers: Workers):
+def test_a_caller_that_is_taken_over_finds_its_remote_call_again(any_workers: Workers):
     begun, gate, runs = threading.Event(), threading.Event(), [0]
 
     def wait(ctx: RunContext, n: int) -> str:
@@ -174,12 +180,12 @@ def test_a_caller_that_is_taken_over_finds_its_remote_call_again(workers: Worker
         return "done"
 
     work = calling("work", remote("wait", wait))
-    first = Runtime([work], store=workers.url, worker=serving("near"))
-    workers(work, worker=serving("far"))
+    first = any_workers(work, worker=serving("near"))
+    any_workers(work, worker=serving("far"))
     node = first.invoke(work, {"n": 1})
     assert begun.wait(PATIENCE)
-    first.close()
-    second = workers(work, worker=serving("near"))
+    any_workers.close(first)
+    second = any_workers(work, worker=serving("near"))
     eventually(lambda: second.get_view(node.id).state is NodeState.Running)
     gate.set()
     eventually(lambda: second.get_view(node.id).outputs == ["done"], "the end")
@@ -303,7 +309,7 @@ def test_without_a_shared_store_remote_functions_run_here():
         assert runtime.invoke(work, {"n": 1}).result(PATIENCE) == [2]
 
 
-def test_a_parked_remote_call_is_released_and_goes_on_when_it_is_answered(workers: Workers):
+def test_a_parked_remote_call_is_released_and_goes_on_when_it_is_answered(any_workers: Workers):
     def reply(request: Any) -> Any:
         done = any(type(part).__name__ == "ToolResult" for part in request.transcript)
         return "Thanks." if done else [ToolUse("1", "human_in_loop", {"question": "Which?"})]
@@ -316,8 +322,8 @@ def test_a_parked_remote_call_is_released_and_goes_on_when_it_is_answered(worker
         return await ctx.invoke(asker, {})
 
     work = CodeFunction(name="work", callable=call, uses=[asker, ADD])
-    near = workers(work, worker=serving("near"), models=ScriptedModel(reply))
-    far = workers(work, worker=serving("far"), models=ScriptedModel(reply))
+    near = any_workers(work, worker=serving("near"), models=ScriptedModel(reply))
+    far = any_workers(work, worker=serving("far"), models=ScriptedModel(reply))
     node = near.invoke(work)
     eventually(near.questions, "the question")
     store = far.store
@@ -333,16 +339,16 @@ def far_agent(name: str, queue: str) -> AgentFunction:
     return AgentFunction(name, "Help.", user_prompt_template="Help.", remote=queue)
 
 
-def test_a_lease_is_given_up_when_the_remote_call_that_took_it_ends(workers: Workers):
+def test_a_lease_is_given_up_when_the_remote_call_that_took_it_ends(any_workers: Workers):
     helper = far_agent("helper", "far")
     work = CodeFunction(name="work", callable=_ask_twice(helper), uses=[helper])
-    near = workers(work, worker=serving("near"))
-    workers(work, models=ScriptedModel("Yes.", "No."), limits=Limits(1), worker=serving("far"))
+    near = any_workers(work, worker=serving("near"))
+    any_workers(work, models=ScriptedModel("Yes.", "No."), limits=Limits(1), worker=serving("far"))
 
     assert near.invoke(work).result(PATIENCE) == ["Yes.", "No."]
 
 
-def test_agents_of_two_workers_that_wait_for_each_other_hold_no_lease(workers: Workers):
+def test_agents_of_two_workers_that_wait_for_each_other_hold_no_lease(any_workers: Workers):
     leads = {
         queue: AgentFunction(
             f"lead_{queue}",
@@ -364,7 +370,7 @@ def test_agents_of_two_workers_that_wait_for_each_other_hold_no_lease(workers: W
         return "Helped."
 
     nodes = [
-        workers(
+        any_workers(
             *leads.values(), models=ScriptedModel(reply), limits=Limits(1), worker=serving(queue)
         ).invoke(lead)
         for queue, lead in leads.items()

@@ -11,78 +11,110 @@ from cluster.conftest import QUICK
 from cluster.leases import end_lease
 from cluster.trial import Second, faults, worker
 from crash.effects import read
+from support import wait
 
 KILLED = -signal.SIGKILL
 
 
-def killed_and_finished(url: str, folder: Path, kill: str, *, remote: bool = False) -> bool:
+def killed_and_finished(
+    url: str, folder: Path, engine: str, die: str, *, remote: bool = False
+) -> bool:
     """Have a worker killed, and its tree finished by another; False if it was never killed."""
     effects = folder / "effects"
     flags = ["--remote"] if remote else []
-    second = Second(url, effects, remote=remote)
+    # The tree is over, or waits, before a process that dies at the end of a drive is dead.
+    dies_last = die.startswith("ending")
+    second = Second(url, effects, engine, remote=remote)
     try:
-        with worker(url, effects, "--start", "--kill", kill, *flags) as first:
-            second.answer_until(lambda: not first.is_running or second.is_over)
+        with worker(url, effects, engine, "--die", die, *flags) as first:
+            second.answer_until(lambda: not first.is_running or (second.is_over and not dies_last))
             was_killed = not first.is_running
             if was_killed:
                 assert first.wait() == KILLED
                 end_lease(url, first.pid)
             before = second.committed()
-            second.runtime.recover()
-            outputs = second.finish() if before.lines else {}
-            found = (
-                faults(before, second.committed(), read(effects), outputs) if before.lines else []
-            )
-            assert found == [], found
+            second.serve()
+            if before.has_tree:
+                outputs = second.finish()
+                found = faults(before, second.committed(), read(effects), outputs)
+                assert found == [], found
     finally:
         second.close()
     return was_killed
 
 
-@pytest.mark.parametrize("kill", ["after:1", "before:4", "after:6", "before:9", "after:12"])
-def test_a_tree_whose_worker_is_killed_is_finished_by_another(url: str, tmp_path: Path, kill: str):
-    assert killed_and_finished(url, tmp_path, kill)
-
-
-@pytest.mark.parametrize("kill", ["after:3", "before:8"])
-def test_a_tree_with_remote_calls_is_finished_by_another(url: str, tmp_path: Path, kill: str):
-    assert killed_and_finished(url, tmp_path, kill, remote=True)
-
-
-def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing_any_more(
-    url: str, tmp_path: Path
+@pytest.mark.parametrize("die", ["after:1", "before:4", "after:6", "before:9", "after:12"])
+def test_a_tree_whose_worker_is_killed_is_finished_by_another(
+    url: str, tmp_path: Path, any_engine: str, die: str
 ):
-    effects = tmp_path / "effects"
-    second = Second(url, effects)
+    assert killed_and_finished(url, tmp_path, any_engine, die)
+
+
+@pytest.mark.parametrize("die", ["after:3", "before:8"])
+def test_a_tree_with_remote_calls_is_finished_by_another(
+    url: str, tmp_path: Path, any_engine: str, die: str
+):
+    assert killed_and_finished(url, tmp_path, any_engine, die, remote=True)
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_worker_is_killed_when_a_drive_has_ended_and_its_engine_does_not_know(
+    url: str, tmp_path: Path, engine: str, *, remote: bool
+):
+    assert killed_and_finished(url, tmp_path, engine, "ending:1", remote=remote)
+
+
+def finish_though_it_was_stopped(
+    url: str, folder: Path, engine: str, *options: str, stop: bool
+) -> None:
+    """Have a worker stop for longer than its lease, and its tree finished by another meanwhile.
+
+    Unless the test is to *stop* it, it stops itself.
+    """
+    effects = folder / "effects"
+    second = Second(url, effects, engine)
     try:
-        with worker(url, effects, "--start") as first:
-            first.ready()
-            deadline = time.monotonic() + 20
-            while not second.committed().marks and time.monotonic() < deadline:
-                time.sleep(0.01)
-            os.kill(first.pid, signal.SIGSTOP)
+        with worker(url, effects, engine, *options) as first:
+            if stop:
+                wait(lambda: second.committed().marks)
+                os.kill(first.pid, signal.SIGSTOP)
+            else:
+                wait(first.is_stopped)
             before = second.committed()
-            second.runtime.recover()
+            second.serve()
             outputs = second.finish()
             lines = len(read(effects))
             os.kill(first.pid, signal.SIGCONT)
             # It learns with its next heartbeat that it has lost the tree.
             time.sleep(3 * QUICK.beat)
             assert first.close() == 0
-            found = [line for line in read(effects)[lines:] if line["what"] == "begin"]
-            assert found == []
+            assert [line for line in read(effects)[lines:] if line["what"] == "begin"] == []
         assert faults(before, second.committed(), read(effects), outputs) == []
     finally:
         second.close()
 
 
-def test_a_wrong_clock_costs_nobody_a_tree(url: str, tmp_path: Path):
+def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing_any_more(
+    url: str, tmp_path: Path, engine: str
+):
+    finish_though_it_was_stopped(url, tmp_path, engine, stop=True)
+
+
+@pytest.mark.parametrize("commit", [5, 8])
+def test_a_worker_that_stops_in_the_middle_of_a_write_blocks_nobody(
+    url: str, tmp_path: Path, engine: str, commit: int
+):
+    finish_though_it_was_stopped(url, tmp_path, engine, "--freeze", str(commit), stop=False)
+
+
+@pytest.mark.parametrize("seconds", [-3600, 3600])
+def test_a_wrong_clock_costs_nobody_a_tree(url: str, tmp_path: Path, engine: str, seconds: int):
     effects = tmp_path / "effects"
-    second = Second(url, effects)
+    second = Second(url, effects, engine)
     try:
-        with worker(url, effects, "--start", "--clock", "-3600") as first:
+        with worker(url, effects, engine, f"--clock={seconds}") as first:
             first.ready()
-            second.runtime.recover()
+            second.serve()
             before = second.committed()
             outputs = second.finish()
             assert first.is_running

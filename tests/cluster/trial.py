@@ -16,10 +16,12 @@ from typing import Any, Final
 
 from cluster.conftest import QUICK
 from cluster.program import make_stage
+from cluster.serving import Serving
 from crash.effects import Effects, Line
 from crash.program import answer, nodes_of
 from crash.tree import UNREPEATABLE, right_result
 from treefold import Runtime, attach
+from work_engines import make_engine
 
 PATIENCE: Final = 60.0  # seconds
 TESTS: Final = Path(__file__).parent.parent
@@ -55,6 +57,11 @@ class Process:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
+    def is_stopped(self) -> bool:
+        """Whether it was stopped by a signal, and does not continue."""
+        stat = Path(f"/proc/{self.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "T"
+
     def kill(self) -> None:
         """Kill it, if it runs, and close its pipes."""
         self._process.kill()
@@ -69,9 +76,10 @@ class Process:
 
 
 @contextmanager
-def worker(url: str, effects: Path, *options: str) -> Generator[Process]:
-    """Start a worker process, which is ended with the block."""
-    process = Process(url, effects, *options)
+def worker(url: str, effects: Path, engine: str, *options: str) -> Generator[Process]:
+    """Start a worker process that starts the tree, and is ended with the block."""
+    placed = ("--engine", engine) if engine else ()
+    process = Process(url, effects, "--start", *placed, *options)
     try:
         yield process
     finally:
@@ -81,11 +89,21 @@ def worker(url: str, effects: Path, *options: str) -> Generator[Process]:
 class Second:
     """The second worker, in this process, and the person who answers."""
 
-    def __init__(self, url: str, effects: Path, *, remote: bool = False) -> None:
+    def __init__(self, url: str, effects: Path, engine: str, *, remote: bool = False) -> None:
         self.effects = Effects(effects)
         stage = make_stage(self.effects, 1, remote=remote)
         models = {"default": stage.model, "crash": stage.model}
-        self.runtime = Runtime([stage.root], models=models, store=url, worker=QUICK)
+        placed = make_engine(engine, url) if engine else None
+        self.runtime = Runtime([stage.root], models=models, store=url, engine=placed, worker=QUICK)
+        self._is_placed = placed is not None
+        self._serving: Serving | None = None
+
+    def serve(self) -> None:
+        """Begin to run what no other worker runs."""
+        if self._is_placed:
+            self._serving = Serving(self.runtime)
+        else:
+            self.runtime.recover()
 
     def committed(self) -> "Committed":
         """Return what is in the journal now."""
@@ -122,7 +140,10 @@ class Second:
             return observer.get_view(observer.trees()[0].id).outputs
 
     def close(self) -> None:
-        self.runtime.close()
+        if self._serving is None:
+            self.runtime.close()
+        else:
+            self._serving.close()
         self.effects.close()
 
 
@@ -133,6 +154,7 @@ class Committed:
         # Some calls look alike, and are asked for as often as there are.
         self.marks = Counter(mark for node in nodes for mark in node["marks"])
         self.ended = {_call(node) for node in nodes if node["ended"]}
+        self.has_tree = bool(nodes)
         self.lines = lines
 
 

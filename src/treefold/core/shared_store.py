@@ -315,15 +315,16 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         """
         ...
 
-    def release(self, ownership: Ownership, *, parked: bool) -> bool:
+    def release(self, ownership: Ownership, *, parked: bool, awaited: Collection[int] = ()) -> bool:
         """Give up a drive that was written to the end.
 
-        If *parked*, it is not wanted until a message is posted for it. Otherwise it is owed at
-        once, unless it has ended.
+        If *parked*, it is not wanted until a message is posted for it, or a call in it that is a
+        drive of its own is over and released. Otherwise it is owed at once, unless it has ended.
 
         Returns:
-            False if *parked*, and there are messages: then it is still owned. Otherwise it is not
-            owned any more, also if another worker has adopted it before.
+            False if *parked*, and there are messages, or one of the *awaited* calls has ended: then
+            it is still owned. Otherwise it is not owned any more, also if another worker has
+            adopted it before.
         """
         ...
 

@@ -378,6 +378,56 @@ class SharedStoreSuite(StoreSuite):  # noqa: PLR0904 - a test for each sentence 
             assert store.post_to(3, "for the tree")
             assert set(store.inbox_of([1, 2, 3])) == {1, 2}
 
+    def test_a_drive_is_not_parked_if_a_call_that_it_awaits_has_ended(self) -> None:
+        with self._worker() as store, self._worker(store) as far:
+            remote = self._call_remotely(store, far)
+            far.append_batches([Batch(ownership=remote, entries=[ended(2, tree=1)])])
+            assert store.release(_own(1), parked=True, awaited=[2]) is False
+            assert far.release(remote, parked=True)
+            assert store.release(_own(1), parked=True, awaited=[2]) is False
+            # Its worker knows of the end now.
+            assert store.release(_own(1), parked=True)
+            assert (store.owed(10), store.depth()) == ([], Owed())
+
+    def test_the_end_of_a_remote_call_wakes_the_parked_drive_of_its_caller(self) -> None:
+        with self._worker() as store, self._worker(store) as far:
+            remote = self._call_remotely(store, far)
+            assert store.release(_own(1), parked=True, awaited=[2])
+            far.append_batches([Batch(ownership=remote, entries=[ended(2, tree=1)])])
+            assert store.owed(10) == []
+            assert far.release(remote, parked=True)
+            assert store.owed(10) == [Ticket(node=1)]
+            assert store.adopt(1) == Ownership(1, 1, 2, 2)
+
+    def test_a_worker_that_leaves_wakes_the_callers_of_what_it_has_ended(self) -> None:
+        with self._worker() as store, self._shared(store) as far:
+            far.join(_info("far"), lease=_LEASE)
+            remote = self._call_remotely(store, far)
+            assert store.release(_own(1), parked=True, awaited=[2])
+            far.append_batches([Batch(ownership=remote, entries=[ended(2, tree=1)])])
+            far.leave()
+            assert store.owed(10) == [Ticket(node=1)]
+
+    def test_a_caller_is_woken_though_the_worker_of_its_call_died_at_the_end(self) -> None:
+        with self._worker() as store, self._shared(store) as far:
+            far.join(_info("far"), lease=_SHORT)
+            remote = self._call_remotely(store, far)
+            assert store.release(_own(1), parked=True, awaited=[2])
+            far.append_batches([Batch(ownership=remote, entries=[ended(2, tree=1)])])
+            self._wait_for_death(store, "far")
+            assert store.owed(10) == [Ticket(node=2, queue="gpu")]
+            assert store.adopt(2) is None
+            assert store.owed(10) == [Ticket(node=1)]
+
+    def _call_remotely(self, store: SharedStore, far: SharedStore) -> Ownership:
+        """Have tree 1 of *store* make call 2, which *far* adopts; return what *far* owns then."""
+        calls = [called(1), called(2, tree=1, parent=1)]
+        ticket = Ticket(node=2, queue="gpu")
+        store.append_batches([Batch(ownership=_own(1), entries=calls, tickets=[ticket])])
+        owned = far.adopt(2)
+        assert owned is not None
+        return owned
+
     def test_what_is_owed_is_listed_by_priority_and_age(self) -> None:
         with self._worker() as store:
             for node, priority in ((1, 0), (2, 5), (3, 0), (4, 5)):

@@ -97,6 +97,14 @@ class Run:
             for node in subtree(self.root)
         )
 
+    def awaited(self) -> list[int]:
+        """Return the ids of the remote calls in it that have not ended, as far as is known."""
+        return [
+            node.id
+            for node in subtree(self.root)
+            if node is not self.root and node.record.requested.queue and not node.has_ended
+        ]
+
     def why_kept(self) -> str | None:
         """Return why it has to stay in this process although it is parked, or None."""
         if self.root.asked_for:

@@ -337,9 +337,10 @@ class Runs:
         run.is_leaving = True
         journal.close()
         ownership, has_ended = run.ownership, root.has_ended
-        is_parked = await insist(partial(self._store.release, ownership, parked=True))
+        release = partial(self._store.release, ownership, parked=True, awaited=run.awaited())
+        is_parked = await insist(release)
         if not is_parked and journal.reopen():
-            # A message has arrived, and is executed here.
+            # A message has arrived, and is executed here; or a remote call has ended.
             run.is_leaving = False
             self._host.commands.wake()
             return False

@@ -52,6 +52,16 @@ LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT 1 FROM inbox WHERE inbox.drive = one.node)
 $$;
 
+-- Want the drive that a remote call was made in, now that the call is over: it may have been parked
+-- while the call waited for a person. Nobody locks the drive of a caller before that of its call.
+CREATE OR REPLACE FUNCTION wake_caller(one drives) RETURNS void
+LANGUAGE sql AS $$
+    UPDATE drives SET wanted = clock_timestamp()
+    FROM nodes AS call JOIN nodes AS caller ON caller.id = call.parent
+    WHERE one.node <> one.tree AND call.id = one.node AND drives.node = caller.drive
+        AND drives.owner IS NULL AND drives.wanted IS NULL AND is_open(drives)
+$$;
+
 -- The drive of a node; ids that a fork shares belong to the fork.
 CREATE OR REPLACE FUNCTION drive_of(wanted bigint) RETURNS bigint
 LANGUAGE sql STABLE AS $$
@@ -273,12 +283,16 @@ $$;
 
 CREATE OR REPLACE FUNCTION leave_workers(worker bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    remote drives[];
 BEGIN
-    PERFORM 1 FROM drives WHERE owner = worker ORDER BY node FOR NO KEY UPDATE;
+    PERFORM 1 FROM drives WHERE owner = worker ORDER BY node DESC FOR NO KEY UPDATE;
+    SELECT array_agg(drives) INTO remote FROM drives WHERE owner = worker AND node <> tree;
     UPDATE drives
     SET owner = NULL, attempts = 0,
         wanted = CASE WHEN is_open(drives) OR has_messages(drives) THEN clock_timestamp() END
     WHERE owner = worker;
+    PERFORM wake_caller(one) FROM unnest(remote) AS one WHERE NOT is_open(one);
     DELETE FROM workers WHERE id = worker;
 END
 $$;
@@ -311,6 +325,8 @@ BEGIN
     IF NOT is_open(found) AND NOT has_messages(found) THEN
         UPDATE drives SET owner = NULL, wanted = NULL, wake_at = NULL
         WHERE node = its_node AND (owner IS NOT NULL OR wanted IS NOT NULL);
+        -- Its last owner may have died before it could.
+        PERFORM wake_caller(found);
         RETURN;
     END IF;
     UPDATE drives
@@ -323,10 +339,12 @@ BEGIN
 END
 $$;
 
--- Give up a drive; false if it should be parked and there are messages. The lock is the one that
--- ``post`` takes, so a message either is seen here or finds the drive without an owner.
-CREATE OR REPLACE FUNCTION release(worker bigint, its_node bigint, its_epoch integer, parked boolean)
-RETURNS boolean
+-- Give up a drive; false if it should be parked and there is news: messages, or the end of an
+-- awaited call. The lock is the one that ``post`` and ``wake_caller`` take, so what happens either
+-- is seen here or finds the drive without an owner.
+CREATE OR REPLACE FUNCTION release(
+    worker bigint, its_node bigint, its_epoch integer, parked boolean, awaited bigint[]
+) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     found drives;
@@ -335,6 +353,9 @@ BEGIN
     WHERE node = its_node AND epoch = its_epoch AND owner = worker FOR NO KEY UPDATE;
     IF found.node IS NULL THEN
         RETURN true; -- another worker has it, or this was sent twice
+    END IF;
+    IF parked AND EXISTS (SELECT 1 FROM nodes WHERE id = ANY (awaited) AND NOT open) THEN
+        RETURN false;
     END IF;
     IF has_messages(found) THEN
         IF parked THEN
@@ -347,6 +368,9 @@ BEGIN
         found.wanted := clock_timestamp();
     END IF;
     UPDATE drives SET owner = NULL, attempts = 0, wanted = found.wanted WHERE node = its_node;
+    IF NOT is_open(found) THEN
+        PERFORM wake_caller(found);
+    END IF;
     RETURN true;
 END
 $$;

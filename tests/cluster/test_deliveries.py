@@ -8,11 +8,14 @@ from typing import Any
 
 from cluster.conftest import QUICK, Workers
 from cluster.test_shared_runtime import PATIENCE, eventually
-from hostile_engine import HostileEngine
 from treefold import CodeFunction, RunContext, Runtime, attach
+from work_engines import make_engine
+from wrapped_engine import Repeating
+
+TREES = 30
 
 
-def test_whatever_an_engine_does_each_tree_is_run_once(url: str):
+def test_each_tree_is_run_once_though_all_are_delivered_several_times(url: str, engine: str):
     runs: Counter[int] = Counter()
 
     async def charge(ctx: RunContext, n: int) -> str:
@@ -27,26 +30,29 @@ def test_whatever_an_engine_does_each_tree_is_run_once(url: str):
 
     work = CodeFunction(name="work", callable=bill, uses=[tool])
 
-    async def main() -> list[Any]:
+    async def main() -> tuple[list[Any], int]:
         stop = asyncio.Event()
+        engines = [Repeating(make_engine(engine, url)) for _ in range(2)]
         async with (
-            Runtime([work], store=url, worker=QUICK, engine=HostileEngine(1)) as one,
-            Runtime([work], store=url, worker=QUICK, engine=HostileEngine(2)) as other,
+            Runtime([work], store=url, worker=QUICK, engine=engines[0]) as one,
+            Runtime([work], store=url, worker=QUICK, engine=engines[1]) as other,
+            asyncio.TaskGroup() as group,
         ):
-            async with asyncio.TaskGroup() as group:
-                working = [group.create_task(each.work(stop=stop)) for each in (one, other)]
-                nodes = [(one, other)[n % 2].invoke(work, {"n": n}) for n in range(30)]
-                async with asyncio.timeout(PATIENCE):
-                    results = [await node for node in nodes]
-                stop.set()
-            assert len(working) == 2
-        return results
+            for each in (one, other):
+                group.create_task(each.work(stop=stop))
+            nodes = [(one, other)[n % 2].invoke(work, {"n": n}) for n in range(TREES)]
+            async with asyncio.timeout(PATIENCE):
+                results = [await node for node in nodes]
+            stop.set()
+        return results, sum(len(each.deliveries) for each in engines)
 
-    assert asyncio.run(main()) == [f"charged {n}" for n in range(30)]
+    results, deliveries = asyncio.run(main())
+    assert results == [f"charged {n}" for n in range(TREES)]
     assert set(runs.values()) == {1}
+    assert deliveries > TREES
 
 
-def test_a_blocked_event_loop_loses_no_tree(workers: Workers):
+def test_a_blocked_event_loop_loses_no_tree(any_workers: Workers):
     begun = threading.Event()
 
     async def block(ctx: RunContext) -> str:
@@ -55,11 +61,11 @@ def test_a_blocked_event_loop_loses_no_tree(workers: Workers):
         return "done"
 
     function = CodeFunction(callable=block, repeatable=True)
-    first, second = workers(function), workers(function)
+    first, second = any_workers(function), any_workers(function)
     node = first.invoke(function)
     assert begun.wait(PATIENCE)
     assert node.result(PATIENCE) == "done"
-    with attach(workers.url) as observer:
+    with attach(any_workers.url) as observer:
         eventually(lambda: not observer.trees()[0].open)
         kinds = [type(event).__name__ for event in observer.events(node.id).read()]
     assert kinds.count("CallStarted") == 1
