@@ -308,6 +308,10 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         """
         ...
 
+    def ticket(self, node: int) -> Ticket | None:
+        """Return the queue and the priority of a drive; None if there is no such drive."""
+        ...
+
     def attempts(self, node: int) -> int:
         """Return how many owners of a drive have died since it last made progress.
 

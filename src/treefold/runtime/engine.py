@@ -25,6 +25,7 @@ from treefold.core.function import Function, Node, RunContext
 from treefold.core.origin import redefines
 from treefold.core.record import CallRecord
 from treefold.core.store import Store
+from treefold.core.work_engine import Ticket
 from treefold.runtime.accounts import Accounts, budgets_above
 from treefold.runtime.calls.node import CallNode, CodeNode
 from treefold.runtime.calls.task import start_task
@@ -70,8 +71,8 @@ class Placement(Protocol):
         """Return a new tree that any worker may run which serves the queue of *request*."""
         ...
 
-    def new_fork(self, calls: int) -> NewTree:
-        """Return a new tree that any worker may run, with ids for that many calls."""
+    def new_fork(self, calls: int, source: Ticket | None) -> NewTree:
+        """Return a new tree for the workers of its *source*, with ids for that many calls."""
         ...
 
     def submit(self, root: CallNode, known: int) -> None:
@@ -207,9 +208,11 @@ class Engine:
             )
         return self.source.new_tree()
 
-    def new_fork(self, calls: int) -> NewTree:
-        """Return a new tree, with ids for that many calls that it shares with its source."""
-        return (self.placement or self.source).new_fork(calls)
+    def new_fork(self, calls: int, source: Ticket | None) -> NewTree:
+        """Return a new tree, with ids for that many calls that it shares with its *source*."""
+        if self.placement is not None:
+            return self.placement.new_fork(calls, source)
+        return self.source.new_fork(calls)
 
     # Starting calls
 

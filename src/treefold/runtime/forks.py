@@ -29,7 +29,9 @@ from treefold.core.forking import (
     still_open,
 )
 from treefold.core.function import Node
+from treefold.core.shared_store import is_shared
 from treefold.core.value_codec import has_unserializable
+from treefold.core.work_engine import Ticket
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of
 from treefold.runtime.durable.drive_journal import DriveJournal
@@ -100,9 +102,11 @@ class Forks:
             StoreBusyError: this is the loop's thread, and *root* could not be written in time.
         """
         loop_handle = root.loop_handle
-        # *root* is read from the store.
+        # *root* is read from the store; in this thread, because the loop has other calls to run.
         self._recovery.flush(loop_handle)
-        forked = loop_handle.run_sync(self._fork, root.id, cut, edit, key)
+        events = read_events(self._store, root.id)
+        ticket = self._store.ticket(root.id) if is_shared(self._store) else None
+        forked = loop_handle.run_sync(self._fork, root.id, events, ticket, cut, edit, key)
         if not loop_handle.is_current():
             with suppress(StoreError):
                 self._journal.flush()
@@ -111,6 +115,8 @@ class Forks:
     def _fork(
         self,
         root: int,
+        events: Sequence[Event],
+        ticket: Ticket | None,
         cut: Callable[[Sequence[Event]], Cut],
         edit: Edit | None,
         key: str | None,
@@ -120,10 +126,9 @@ class Forks:
         if key is not None and (known := self._store.find_key(key)) is not None:
             return self._engine.loaded(known) or self._recovery.resume_tree(known)
         edit = None if edit is None else self._as_recorded(edit)
-        events = read_events(self._store, root)
         found = cut(events)
         count = sum(isinstance(event, CallRequested) for event in events)
-        new = self._engine.new_fork(count)
+        new = self._engine.new_fork(count, ticket)
         requested = events[0]
         assert isinstance(requested, CallRequested)  # as in every tree
         known = [edit] if edit is not None and len(found.reopened) == 1 else []

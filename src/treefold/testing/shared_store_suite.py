@@ -362,6 +362,7 @@ class SharedStoreSuite(StoreSuite):  # noqa: PLR0904 - a test for each sentence 
             assert store.append_batches([first]) == [3]
             assert store.append_batches([first]) == [3]
             assert store.owed(10) == [ticket]
+            assert [store.ticket(n) for n in (1, 2, 3)] == [Ticket(node=1), ticket, None]
             assert (store.depth(["gpu"]).count, store.depth(["cpu"]).count) == (1, 0)
             owned = other.adopt(2)
             assert owned == Ownership(2, 1, 1, 0)

@@ -191,9 +191,10 @@ class Worker:
         queue = request.queue or request.function.queue
         return self._place(new, queue, request.priority)
 
-    def new_fork(self, calls: int) -> NewTree:
-        """Return a new tree that any worker may run, with ids for that many calls."""
-        return self._place(self._source.new_fork(calls), "", 0)
+    def new_fork(self, calls: int, source: Ticket | None) -> NewTree:
+        """Return a new tree for the workers of its *source*, with ids for that many calls."""
+        queue, priority = ("", 0) if source is None else (source.queue, source.priority)
+        return self._place(self._source.new_fork(calls), queue, priority)
 
     def _place(self, new: NewTree, queue: str, priority: int) -> NewTree:
         queue = queue or min(self.settings.queues)

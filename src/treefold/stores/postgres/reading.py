@@ -10,6 +10,7 @@ from treefold.core.errors import StoreError
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import Entry, TreeRow
+from treefold.core.work_engine import Ticket
 from treefold.stores.postgres.pool import Pool, statement
 from treefold.stores.postgres.rows import (
     EVENTS,
@@ -141,6 +142,13 @@ class JournalReader:
             "SELECT id FROM nodes WHERE parent = 0 AND call_key = %s", (encode_text(key),)
         )
         return found[0][0] if found else None
+
+    def ticket(self, node: int) -> Ticket | None:
+        found = self._pool.fetch("SELECT queue, priority FROM drives WHERE node = %s", (node,))
+        if not found:
+            return None
+        [(queue, priority)] = found
+        return Ticket(node=node, queue=decode_text(queue), priority=priority)
 
     def length(self, node: int) -> int:
         # The numbers of the entries of a node have no gap.

@@ -120,6 +120,9 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     def adopt(self, node: int) -> Ownership | None:
         return self._membership.adopt(node)
 
+    def ticket(self, node: int) -> Ticket | None:
+        return self._reader.ticket(node)
+
     def attempts(self, node: int) -> int:
         return self._membership.attempts(node)
 
