@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.conftest import QUICK, Workers
+from cluster.serving import Serving
 from cluster.test_shared_runtime import ADD, PATIENCE, eventually
 from treefold import (
     AgentFunction,
@@ -25,6 +26,7 @@ from treefold.core.shared_store import is_shared
 from treefold.engines import InProcess, Ticket
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.toolbox import human_in_loop
+from wrapped_engine import WrappedEngine
 
 
 def serving(*queues: str, slots: int = 50) -> WorkerSettings:
@@ -243,6 +245,43 @@ def test_a_remote_call_that_another_worker_has_begun_is_finished_by_that_of_its_
         return result
 
     assert asyncio.run(main()) == [5]
+
+
+class Patient(Runtime):
+    """Cancels a call once, and waits for its end."""
+
+    patience = 3600.0
+
+
+class Stuck(WrappedEngine):
+    """Does not answer when a drive of a queue is submitted."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(InProcess())
+        self.is_stuck = threading.Event()
+        self._queue = queue
+
+    async def submit(self, ticket: Ticket) -> None:
+        if ticket.queue == self._queue:
+            self.is_stuck.set()
+            await asyncio.Event().wait()
+        await super().submit(ticket)
+
+
+def test_a_caller_is_given_up_though_its_call_is_just_being_submitted(workers: Workers):
+    work, engine = calling("work", remote("double", Place())), Stuck("far")
+    runtime = Patient([work], store=workers.url, worker=serving("near"), engine=engine)
+    first = Serving(runtime)
+    try:
+        node = runtime.invoke(work, {"n": 2}).id
+        eventually(engine.is_stuck.is_set)
+        first.drain()
+        for queue in ("near", "far"):
+            workers(work, worker=serving(queue))
+        with attach(workers.url) as observer:
+            eventually(lambda: observer.get_view(node).outputs == [4])
+    finally:
+        first.close()
 
 
 def runs(runtime: Runtime) -> int:
