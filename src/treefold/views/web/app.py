@@ -110,7 +110,8 @@ async def _stream(request: Request, observer: Observer, poller: Poller) -> Strea
         raise HTTPException(400, "tree must be the id of a run, and seq a version of it")
     if tree:
         await to_thread.run_sync(observer.get_view, tree)  # raises if there is no such run
-    return Stream(poller, tree or None, seq, replace(read_query(query), about=tree))
+    runs = read_query(query)
+    return Stream(poller, tree or None, seq, replace(runs, about=tree or runs.about))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
