@@ -218,6 +218,7 @@ def test_a_flame_graph_grows_with_its_run(eyes: Eyes):
         expect(page.locator(".frame").filter(has_text="publish")).to_have_count(0)
         stage.model.gate.set()
         expect(page.locator(".frame").filter(has_text="publish")).to_be_visible()
+        when(page, stage.runtime.questions)  # it is seen before it asks
         stage.runtime.answer(stage.runtime.questions()[0].id, "publish")
         expect(page.locator(".frame[data-state=success]").filter(has_text="digest")).to_be_visible()
 
