@@ -17,7 +17,7 @@ import pytest
 import treefold
 from support import blocked_runtime, wait
 from treefold import CodeFunction, MemoryStore, RunContext, Runtime, StoreError
-from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.errors import InvalidValueError, StoreBusyError, UsageError
 from treefold.views.web import Viewer, view
 from treefold.views.web.server import PORT
 from viewing import client_of, messages
@@ -66,6 +66,20 @@ def test_a_run_can_be_followed_as_soon_as_it_was_made():
             told = messages(response.iter_lines())
             [row] = next(one.data for one in told if one.event == "rows")["rows"]
     assert (row["id"], row["fn"], row["state"]) == (node.id, "add", "waiting")
+
+
+class Busy(MemoryStore):
+    """A store in which nothing can be found just now."""
+
+    def find(self, *, node: int) -> int | None:
+        raise StoreBusyError(self.name, "another program has had it locked for too long")
+
+
+def test_a_busy_store_is_one_to_ask_again():
+    with view(Busy(), port=0) as viewer, client_of(viewer) as client:
+        refused = client.get("/api/stream?tree=1")
+    assert refused.status_code == 503
+    assert "locked for too long" in refused.json()["error"]
 
 
 def test_a_store_and_a_file_are_shown_as_well(journal: Path):

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from treefold.core.errors import (
     ClosedError,
     InvalidValueError,
+    StoreBusyError,
     StoreError,
     TreefoldError,
     UnknownNodeError,
@@ -35,6 +36,7 @@ _STATUS: Final = (
     (UnknownQuestionError, 409),
     (InvalidValueError, 400),
     (ClosedError, 503),  # the viewer is being closed
+    (StoreBusyError, 503),  # the page tries again
     (StoreError, 500),
     (UsageError, 409),  # such as resuming a call that is not paused
     (TreefoldError, 500),
