@@ -1,17 +1,22 @@
 """Trees that wait for a person: given up, and woken by the answer, on any worker."""
 
 import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Self
 
 import pytest
 
 from cluster.conftest import EXHAUSTIVE, QUICK, Workers
 from cluster.leases import connect
+from cluster.serving import Serving
 from cluster.test_shared_runtime import ADD, PATIENCE, eventually
 from postgres_server import new_name, shared_url, with_query
 from shared_stores import LEASE, info
-from treefold import CodeFunction, Observer, RunContext, Runtime, attach
+from treefold import CodeFunction, RunContext, Runtime, attach
 from treefold.core.shared_store import is_shared
 from treefold.engines import Ticket
 from treefold.errors import UnknownQuestionError
@@ -43,44 +48,90 @@ async def errand(ctx: RunContext, n: int) -> int:
 ERRAND = CodeFunction(callable=errand, uses=[FAR_QUIZ], repeatable=True)
 
 
-def answer_everything(observer: Observer, is_over: threading.Event) -> None:
-    """Answer each question as soon as it can be seen, when its tree is about to be parked."""
-    while not is_over.wait(0.001):
-        for question in observer.questions():
-            with suppress(UnknownQuestionError):
-                observer.answer(question.id, "yes")
+class Person:
+    """Answers each question as soon as it can be seen, when its tree is about to be parked.
+
+    Attributes:
+        answered: how often an answer to a question was accepted.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.answered: Counter[str] = Counter()
+        self._url = url
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._answer)
+
+    def _answer(self) -> None:
+        with attach(self._url) as observer:
+            while not self._is_over.wait(0.001):
+                for question in observer.questions():
+                    with suppress(UnknownQuestionError):
+                        observer.answer(question.id, "yes")
+                        self.answered[question.id] += 1
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
 
 
-def test_no_wake_up_is_lost_however_quickly_questions_are_answered(placed: Workers):
-    for queue in ("near", "near", FAR, FAR):
-        placed(QUIZ, ERRAND, worker=replace(QUICK, queues=[queue]))
+def ask_everything(placed: Workers, act: Callable[[], None] = lambda: None) -> None:
+    """Have trees ask their questions, here and in remote calls, and *act* until all have ended.
+
+    No wake-up is lost, and no answer: then its question would be asked again.
+    """
     submitter = placed.submitter(QUIZ, ERRAND)
-    # A person may answer while the call is parked, and its caller as well.
-    trees = [
-        submitter.invoke(function, {"n": QUESTIONS}, queue="near").id
-        for function in (QUIZ, ERRAND)
-        for _ in range(TREES)
-    ]
-    submitter.flush()
-    is_over = threading.Event()
-    with attach(placed.url) as observer, attach(placed.url) as person:
-        answering = threading.Thread(target=answer_everything, args=(person, is_over))
-        answering.start()
-        try:
-            eventually(
-                lambda: not any(row.open for row in observer.trees()),
-                "the end of all trees",
-                patience=PATIENCE + 0.5 * TREES * QUESTIONS,
-            )
-        finally:
-            is_over.set()
-            answering.join()
+    end = time.monotonic() + PATIENCE + 0.5 * TREES * QUESTIONS
+    with attach(placed.url) as observer, Person(placed.url) as person:
+        trees = [
+            submitter.invoke(function, {"n": QUESTIONS}, queue="near").id
+            for function in (QUIZ, ERRAND)
+            for _ in range(TREES)
+        ]
+        submitter.flush()
+        while unfinished := [row.id for row in observer.trees() if row.open]:
+            assert time.monotonic() < end, f"these trees have not ended: {unfinished}"
+            act()
+            time.sleep(0.01)
         assert {observer.get_view(tree).outputs for tree in trees} == {QUESTIONS}
+    assert set(person.answered.values()) == {1}
+    assert len(person.answered) == 2 * TREES * QUESTIONS
     store = submitter.store
     assert store is not None
     assert is_shared(store)
     assert store.inbox() == []
     eventually(lambda: store.owed(10) == [], "that nothing is owed")
+
+
+def test_no_wake_up_is_lost_however_quickly_questions_are_answered(placed: Workers):
+    for queue in ("near", "near", FAR, FAR):
+        placed(QUIZ, ERRAND, worker=replace(QUICK, queues=[queue]))
+    ask_everything(placed)
+
+
+def test_no_answer_is_lost_while_workers_are_drained(placed: Workers):
+    settings = replace(QUICK, queues=["near", FAR])
+
+    def start() -> Serving:
+        engine = make_engine(placed.engine, placed.url)
+        return Serving(Runtime([QUIZ, ERRAND], store=placed.url, engine=engine, worker=settings))
+
+    working = deque([start(), start()])
+
+    def replace_one() -> None:
+        working.append(start())
+        draining = working.popleft()
+        draining.drain()
+        draining.join()
+
+    try:
+        ask_everything(placed, replace_one)
+    finally:
+        for one in working:
+            one.close()
 
 
 @pytest.fixture(scope="module")

@@ -247,6 +247,28 @@ def test_a_remote_call_that_another_worker_has_begun_is_finished_by_that_of_its_
     assert asyncio.run(main()) == [5]
 
 
+def test_a_call_is_run_in_the_tree_that_was_taken_over_and_not_in_the_one_that_follows_it(
+    workers: Workers,
+):
+    async def ask(ctx: RunContext, n: int) -> str:
+        return await ctx.ask("Which colour?")
+
+    work = calling("work", remote("ask", ask, repeatable=True))
+    engine = Withholding("far")
+    runtime = Runtime([work], store=workers.url, worker=serving("near", "far"), engine=engine)
+    first = Serving(runtime)
+    try:
+        node = runtime.invoke(work, {"n": 1}, queue="near")
+        # It was submitted here: this node follows the one that runs.
+        eventually(lambda: node.get_children(), "the call")
+        engine.is_open.set()
+        eventually(runtime.questions, "the question")
+        runtime.answer(runtime.questions()[0].id, "red")
+        assert node.result(PATIENCE) == ["red"]
+    finally:
+        first.close()
+
+
 class Patient(Runtime):
     """Cancels a call once, and waits for its end."""
 

@@ -464,8 +464,7 @@ class Engine:
             return known
         assert self._loader is not None  # there are no other trees without a store
         nodes = self._nodes_of(self._loader.load(id, events))
-        for node in nodes.values():
-            self._trees.add(node)
+        self._trees.add_missing(nodes.values())
         if nodes[id].has_ended:
             self._trees.note_finished(nodes[id])
         return nodes[id]
@@ -526,7 +525,9 @@ class Engine:
                     node = self._node(record, request, self._loop_handle(), tree, above)
                     node.remote_cancel = None if above is None else above.remote_cancel
                     nodes[node.id] = node
-                    self._trees.add(node)
+                    # A tree that this process has taken over is found as the one that it runs.
+                    if above is not None and self._trees.get(above.id) is above:
+                        self._trees.add(node)
             elif node is not None:
                 event = self._loader.restored_event(event, node.function.name)
                 tree.show(event)

@@ -68,6 +68,7 @@ class SharedWork(Protocol):
     settings: WorkerSettings
 
     def start(self, loop_handle: LoopHandle) -> None: ...
+    def stop_taking(self) -> None: ...
     async def stop(self) -> None: ...
     def close(self) -> None: ...
     async def work(self, queues: Collection[str], slots: int, drain: float, stop: Stop) -> None: ...
@@ -694,6 +695,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             asyncio.run_coroutine_threadsafe(ending, loop_handle.loop).result()
 
     async def _end(self, *, cancel: bool) -> None:
+        if cancel and self._worker is not None:
+            # What is taken now would be run without being recorded.
+            self._worker.stop_taking()
         try:
             await self._trees.end(cancel=cancel, suspend=self._suspend)
         finally:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
@@ -47,6 +47,15 @@ class TreeRegistry:
         self._nodes[node.id] = node
         if node.parent is None:
             self._roots[node.id] = node
+
+    def add_missing(self, nodes: Iterable[CallNode]) -> None:
+        """Add those of *nodes* whose id is not found.
+
+        A remote call that this process runs, apart from its caller, is found as the node that runs.
+        """
+        for node in nodes:
+            if node.id not in self._nodes:
+                self.add(node)
 
     def expect(self, root: CallNode) -> None:
         """Add a top-level node, and count it among the open ones until it ends."""
@@ -154,12 +163,17 @@ class TreeRegistry:
             self.forget(root)
 
     def forget(self, root: CallNode) -> None:
-        """Remove a tree and all of its nodes."""
-        self._roots.pop(root.id, None)
-        self._nodes.pop(root.id, None)
-        if root.child_calls is not None:
-            for node in subtree(root):
-                self._nodes.pop(node.id, None)
+        """Remove a tree, or a remote call that runs apart from its caller, and all of its nodes."""
+        if self._roots.get(root.id) is root:
+            del self._roots[root.id]
+        for node in [root] if root.child_calls is None else subtree(root):
+            if self._nodes.get(node.id) is node:
+                del self._nodes[node.id]
+        above = None if root.parent is None else self._nodes.get(root.parent.id)
+        # The tree of the caller may be here as well, with nodes that follow the call.
+        for follower in () if above is None else above.children:
+            if follower.id == root.id and follower is not root:
+                self.add_missing(subtree(follower))
 
     def _close_bags(self, root: CallNode) -> "asyncio.Task[None] | None":
         """Start the task that closes the bags of a tree; None if it has no bags."""

@@ -122,12 +122,10 @@ class Worker:
         self.commands = CommandReader(
             self.store,
             self._recovery.inbox,
-            self.settings.poll,
-            owned=self._source.owned,
-            begin=lambda node: loop_handle.run_sync(self._runs.begin_commands, node),
-            end=lambda node: loop_handle.run_sync(self._runs.end_commands, node),
+            self._runs,
+            loop_handle,
+            interval=self.settings.poll,
             execute=self._execute,
-            may_forget=self._runs.may_forget,
         )
         self._subscription = self.store.listen(self._hear)
         self.spawn(self.follower.run(), "follower")
@@ -156,6 +154,10 @@ class Worker:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
+
+    def stop_taking(self) -> None:
+        """Take no more trees; on the loop."""
+        self._dispatcher.stop()
 
     async def stop(self) -> None:
         """Stop sweeping and taking trees; those that run here go on."""
