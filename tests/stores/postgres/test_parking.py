@@ -8,7 +8,7 @@ from treefold.core.shared_store import Ownership, Ticket
 from treefold.stores.postgres import PostgresStore
 from treefold.testing.store_suite import at_once
 
-ROUNDS = int(os.environ.get("PARKINGS", "1500"))
+ROUNDS = 10_000 if os.environ.get("TREEFOLD_CLUSTER") == "exhaustive" else 1500
 
 
 class Inbox:
