@@ -219,8 +219,8 @@ class Worker:
         await journal.saved(node)
         try:
             await self._dispatcher.submit(ticket)
-        except EngineError as error:
-            # It is owed in the store, so a sweep submits it again.
+        except (EngineError, ClosedError) as error:
+            # It is owed in the store, so a sweep submits it again, of another worker if need be.
             log.warning("%s is submitted later: %s", node, error)
 
     # Taking trees
