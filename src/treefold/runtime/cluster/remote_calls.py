@@ -102,7 +102,7 @@ class RemoteCalls:
             await run_call(node, context)
 
     def _stop_waiting(self, node: CallNode, task: "asyncio.Task[None]") -> None:
-        """Forget a call that *task* waits for no longer, and end it if it goes on elsewhere."""
+        """Forget a call that *task* awaits no longer; end its node if it continues elsewhere."""
         self.waiting.pop(node.id, None)
         self._follower.forget(node)
         # Here and not in the task, which may have been cancelled before its first line.

@@ -53,7 +53,7 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Want the drive that a remote call was made in, now that the call is over: it may have been parked
--- while the call waited for a person. Nobody locks the drive of a caller before that of its call.
+-- while the call waited for a person. The drive of a call is always locked before that of its caller.
 CREATE OR REPLACE FUNCTION wake_caller(one drives) RETURNS void
 LANGUAGE sql AS $$
     -- Also if it has an owner, who may be parking it just now: an UPDATE would not wait for that.
