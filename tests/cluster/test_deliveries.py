@@ -7,8 +7,12 @@ from collections import Counter
 from typing import Any
 
 from cluster.conftest import EXHAUSTIVE, QUICK, Workers
+from cluster.leases import connect
 from cluster.test_shared_runtime import PATIENCE, eventually
-from treefold import CodeFunction, RunContext, Runtime, attach
+from shared_stores import LEASE, info
+from treefold import CodeFunction, RunContext, Runtime, StoreError, attach
+from treefold.stores import Load, Orders
+from treefold.stores.postgres import PostgresStore
 from work_engines import make_engine
 from wrapped_engine import Repeating
 
@@ -71,3 +75,55 @@ def test_a_blocked_event_loop_loses_no_tree(any_workers: Workers):
         kinds = [type(event).__name__ for event in observer.events(node.id).read()]
     assert kinds.count("CallStarted") == 1
     assert second.questions() == []
+
+
+class Silent(PostgresStore):
+    """Sends no heartbeat while it is silent."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.is_silent = threading.Event()
+        self.beats = 0
+
+    def beat(self, load: Load) -> Orders:
+        if self.is_silent.is_set():
+            raise StoreError(self.name, "it is silent")
+        orders = super().beat(load)
+        self.beats += 1
+        return orders
+
+
+def test_a_call_that_was_about_to_begin_learns_first_that_its_tree_is_lost(workers: Workers):
+    begun, may_end = threading.Event(), threading.Event()
+    charges: list[int] = []
+
+    async def block(ctx: RunContext) -> None:
+        begun.set()
+        may_end.wait(PATIENCE)
+
+    async def charge(ctx: RunContext) -> None:
+        charges.append(1)
+
+    blocking, charging = CodeFunction(callable=block), CodeFunction(callable=charge)
+
+    async def work(ctx: RunContext) -> None:
+        # They are written together, so the second is ready to begin when the first blocks the loop.
+        for node in [ctx.invoke(blocking), ctx.invoke(charging)]:
+            await node
+
+    function, store = CodeFunction(callable=work, uses=[blocking, charging]), Silent(workers.url)
+    runtime = workers(function, store=store)
+    node = runtime.invoke(function)
+    assert begun.wait(PATIENCE)
+    store.is_silent.set()
+    time.sleep(QUICK.lease)
+    with PostgresStore(workers.url) as other, connect(workers.url) as connection:
+        connection.execute("UPDATE workers SET lease = interval '0'")
+        other.join(info("other"), lease=LEASE)
+        assert other.adopt(node.id) is not None
+        store.beats = 0
+        store.is_silent.clear()
+        eventually(lambda: store.beats > 1, "a heartbeat that was answered")
+        may_end.set()
+        eventually(lambda: node.state.final, "the loss")
+    assert charges == []

@@ -21,9 +21,10 @@ class Heartbeat:
 
     Args:
         interval: seconds between two heartbeats.
-        pulse: is notified of each heartbeat that succeeds.
+        pulse: is notified when the store can be reached again.
         load: returns what the worker does just now.
-        on_orders: is called in the thread with what the store answered.
+        on_orders: is called in the thread with what the store answered, and when the heartbeat was
+            sent (``time.monotonic``).
         on_dead: is called in the thread when this worker was forgotten.
 
     Attributes:
@@ -37,7 +38,7 @@ class Heartbeat:
         pulse: Pulse,
         *,
         load: Callable[[], Load],
-        on_orders: Callable[[Orders], None],
+        on_orders: Callable[[Orders, float], None],
         on_dead: Callable[[FencedError], None],
     ) -> None:
         self._store = store
@@ -79,9 +80,7 @@ class Heartbeat:
                     self._pulse.note_recovery()
                 self.is_failing = False
                 self._answered = time.monotonic()
-                self._on_orders(orders)
-                # Only now: what waits for this must know of the trees that are lost.
-                self._pulse.confirm(sent)
+                self._on_orders(orders, sent)
 
     def beat_now(self) -> None:
         """Send a heartbeat at once, because the load has changed much."""

@@ -341,7 +341,8 @@ class Worker:
             self.commands.wake()
         self.post(self.follower.hear, frozenset(trees))
 
-    def _obey(self, orders: Orders) -> None:
+    def _obey(self, orders: Orders, sent: float) -> None:
+        """Do what a heartbeat has answered that was *sent* then; on the loop."""
         for node in orders.lost:
             self._runs.lose(node)
         if orders.messages:
@@ -349,6 +350,8 @@ class Worker:
         if orders.drain and not self._dispatcher.stopping.is_set():
             log.warning("this worker was asked to stop")
             self._dispatcher.stop()
+        # Not before: a call that is about to begin has to know whether its tree is lost.
+        self._source.pulse.confirm(sent)
 
     def _die(self, error: FencedError) -> None:
         """Stop everything, and work no more: others run the trees of this worker."""
