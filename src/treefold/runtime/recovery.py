@@ -209,8 +209,7 @@ class Recovery:
         self.parked.discard(tree)
         self._due.discard(tree)
         request = self._loader.request_of(root.record)
-        model = model_of(request.model, root.record.conversation.edit)
-        if not self._engine.knows_model(model):
+        if (model := unknown_model(root, self._engine)) is not None:
             unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
             log.warning(unknown, tree, model)
             return root
@@ -243,17 +242,19 @@ class Recovery:
         if isinstance(root.function, PastFunction) and not (root.has_ended or root.is_ending):
             known = self._loader.functions
             self._loader.functions = {**reachable([function]), **known}
-            self.resume_tree(root.id)
+            # In a shared store another process may run it, and otherwise it is delivered again.
+            if not is_shared(self.store):
+                self.resume_tree(root.id)
 
     def events(self, tree: int) -> JournalEvents:
         """Return what reads the events of a tree, for streams of events."""
         return JournalEvents(self.store, tree, self.journal.changes, writer=self.journal)
 
-    def forget(self, root: CallNode) -> None:
-        """Forget a tree that this process does not run any more."""
+    def forget(self, root: CallNode, nodes: Iterable[CallNode]) -> None:
+        """Forget a tree that this process does not run any more, and the questions of *nodes*."""
         self._trials.forget(root)
         self.recovered.pop(root.id, None)
-        for node in subtree(root):
+        for node in nodes:
             self._board.forget(node.id)
 
     # Closing
@@ -327,6 +328,13 @@ class Recovery:
 def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
     """Return the model of a call: *model_ref*, unless *edit* replaces it."""
     return model_ref if edit is None or edit.model is None else edit.model
+
+
+def unknown_model(node: CallNode, engine: Engine) -> Any:
+    """Return the model of a recorded call if its runtime does not have it, otherwise None."""
+    options = node.record.requested.options
+    model = model_of(None if options is None else options.model, node.record.conversation.edit)
+    return None if engine.knows_model(model) else model
 
 
 def open_recovery(

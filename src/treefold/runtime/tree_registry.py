@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
@@ -48,6 +48,12 @@ class TreeRegistry:
         if node.parent is None:
             self._roots[node.id] = node
 
+    def add_missing(self, nodes: Iterable[CallNode]) -> None:
+        """Add nodes, except for calls that run here on their own and have other nodes."""
+        for node in nodes:
+            if node.id not in self._nodes:
+                self.add(node)
+
     def expect(self, root: CallNode) -> None:
         """Add a top-level node, and count it among the open ones until it ends."""
         self._nodes[root.id] = self._roots[root.id] = root
@@ -78,7 +84,7 @@ class TreeRegistry:
         """Remove a finished tree and close its bags; then call *closed*."""
         self.check_over(root)
         report_if_unseen(root)
-        closing = self._close_bags(root)
+        closing = self.close_bags(root)
         self.forget(root)
         if closing is None:
             closed()
@@ -114,7 +120,7 @@ class TreeRegistry:
                 cancel = interrupted = True
         for root in self.roots:
             report_if_unseen(root)
-            self._close_bags(root)
+            self.close_bags(root)
         await self._bags_closed()
         if interrupted:
             raise asyncio.CancelledError
@@ -155,13 +161,14 @@ class TreeRegistry:
 
     def forget(self, root: CallNode) -> None:
         """Remove a tree and all of its nodes."""
-        self._roots.pop(root.id, None)
-        self._nodes.pop(root.id, None)
-        if root.child_calls is not None:
-            for node in subtree(root):
-                self._nodes.pop(node.id, None)
+        if self._roots.get(root.id) is root:
+            del self._roots[root.id]
+        for node in subtree(root):
+            # A remote call in it may run here on its own, with other nodes.
+            if self._nodes.get(node.id) is node:
+                del self._nodes[node.id]
 
-    def _close_bags(self, root: CallNode) -> "asyncio.Task[None] | None":
+    def close_bags(self, root: CallNode) -> "asyncio.Task[None] | None":
         """Start the task that closes the bags of a tree; None if it has no bags."""
         if not (bags := root.tree.take_bags()):
             return None

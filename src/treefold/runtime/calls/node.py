@@ -493,11 +493,11 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
     def _cancel_remotely(self, cancel: Callable[[int, str], None], reason: str) -> None:
         """Ask the process that runs the call to cancel it; its end arrives like any other."""
         journal = self.tree.journal
-        if journal is None or not journal.is_closed:
-            cancel(self.id, reason)
-        elif self.task is not None:
+        if self.task is not None and journal is not None and journal.is_closed:
             # This process stops, and the call continues elsewhere.
             self.task.cancel()
+        else:
+            cancel(self.id, reason)
 
     def _repeat_later(self) -> None:
         """Schedule another cancellation, because code may swallow one.

@@ -77,6 +77,11 @@ class Follower:
                 self._store, root, after=after, known=known, cancel=self._cancel
             )
 
+    def followed(self, id: int) -> CallNode | None:
+        """Return the followed node with this id, if it is a topmost one."""
+        replica = self._replicas.get(id)
+        return None if replica is None else replica.root
+
     def forget(self, root: CallNode) -> None:
         """Do not follow *root* any more."""
         replica = self._replicas.pop(root.id, None)
@@ -116,3 +121,4 @@ class Follower:
             self._engine.follow(root.tree, replica.nodes, events)
             if root.has_ended:
                 self.forget(root)
+                self._engine.note_finished(root)

@@ -99,6 +99,19 @@ class RemoteCalls:
             self.waiting.pop(node.id, None)
             self._follower.forget(node)
 
+    def run_with(self, root: CallNode) -> list[CallNode]:
+        """Return *root* and the calls below it that the same process runs with it."""
+        found, left = list[CallNode](), [root]
+        while left:
+            node = left.pop()
+            found.append(node)
+            left += [child for child in node.children if not self._is_elsewhere(child)]
+        return found
+
+    def _is_elsewhere(self, node: CallNode) -> bool:
+        here = self.waiting.get(node.id)
+        return bool(node.record.requested.queue) and (here is None or not here.done())
+
     def run_here(self, node: CallNode) -> bool:
         """Run a call here that a task waits for; False if no task does."""
         here = self.waiting.get(node.id)

@@ -17,8 +17,10 @@ from treefold.core.shared_store import Ownership, SharedStore
 from treefold.core.store import Message
 from treefold.core.work_engine import Taken
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import subtree
 from treefold.runtime.cluster.command_reader import CommandReader
 from treefold.runtime.cluster.dispatcher import Dispatcher
+from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.cluster.insisting import RETRY, insist
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
@@ -32,7 +34,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.questions.pauses import pause_node
-from treefold.runtime.recovery import Recovery
+from treefold.runtime.recovery import Recovery, unknown_model
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.run_log import name_of
 
@@ -49,6 +51,9 @@ class Host(Protocol):
 
     @property
     def commands(self) -> CommandReader: ...
+
+    @property
+    def follower(self) -> Follower: ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         """Start a task, which is cancelled when the worker stops."""
@@ -200,7 +205,7 @@ class Runs:
             await self._unload(journal, root)
             await in_thread(self._store.release, ownership, parked=False)
             return Taken.Later
-        mine = {node.id for node in _own_calls(root)}
+        mine = {node.id for node in self._remote_calls.run_with(root)}
         for question in read.questions:
             if question.node_id in mine:
                 self._recovery.take_over(question, root.loop_handle)
@@ -233,9 +238,11 @@ class Runs:
                 self._host.commands.note_executed(message.id, root.id)
 
     def _missing(self, root: CallNode) -> str:
-        """Return which function, or version of one, another worker must have to run *root*."""
+        """Return which function, version of one, or model a worker must have to run *root*."""
         if isinstance(root.function, PastFunction):
             return root.function.name
+        if (model := unknown_model(root, self._engine)) is not None:
+            return f"the model {model!r}"
         pinned = self._recovery.why_pinned(root)
         return f"the version it began with: {pinned}" if pinned else ""
 
@@ -267,11 +274,13 @@ class Runs:
             self._source.forget(run.node)
         # If its tree was unloaded, nothing of its end was recorded, and others run it again.
         is_over = not run.journal.is_closed
-        await insist(partial(self._store.release, run.ownership, parked=is_over))
+        if not await insist(partial(self._store.release, run.ownership, parked=is_over)):
+            # A command for it is not deleted yet, or came too late.
+            await insist(partial(self._store.release, run.ownership, parked=False))
         run.over.set()
 
     def _new_run(self, journal: DriveJournal, node: CallNode, ownership: Ownership) -> Run:
-        run = Run(journal, node, ownership, self._remote_calls.waiting)
+        run = Run(journal, node, ownership, self._remote_calls)
         self._runs[run.node] = run
         return run
 
@@ -337,7 +346,13 @@ class Runs:
         run.is_leaving = True
         journal.close()
         ownership, has_ended = run.ownership, root.has_ended
-        release = partial(self._store.release, ownership, parked=True, awaited=run.awaited())
+        release = partial(
+            self._store.release,
+            ownership,
+            parked=True,
+            awaited=run.awaited(),
+            wake_in=run.seconds_left(),
+        )
         is_parked = await insist(release)
         if not is_parked and journal.reopen():
             # A message has arrived, and is executed here; or a remote call has ended.
@@ -368,14 +383,26 @@ class Runs:
     async def _unload(self, journal: DriveJournal, root: CallNode) -> None:
         """Remove a tree from memory without recording anything."""
         journal.close()
+        # A remote call in it may run here, too, on its own.
+        own = self._remote_calls.run_with(root)
         if not root.has_ended:
             root.cancel_on_loop("it is run elsewhere")
             await root.ended()
-        self._recovery.forget(root)
+        self._recovery.forget(root, own)
         if root.parent is None:
             self._engine.forget_key(root)
+        # Nothing else would close them: the tree is not in memory any more.
+        self._registry.close_bags(root)
         self._registry.forget(root)
         self._source.forget(root.id)
+        self._find_again(root)
+
+    def _find_again(self, root: CallNode) -> None:
+        """Have the nodes found that stand for *root* in what this process follows, or calls it."""
+        tree = root.tree.id
+        other = self._host.follower.followed(tree) if root.id == tree else self._engine.loaded(tree)
+        if other is not None:
+            self._registry.add_missing(subtree(other))
 
     async def _disown(self, ownership: Ownership) -> None:
         """Give up a drive that could not be resumed."""
@@ -478,13 +505,3 @@ class Runs:
     def may_forget(self, node: int) -> bool:
         """Whether the commands for a drive are done when they were executed here."""
         return node not in self._lost
-
-
-def _own_calls(root: CallNode) -> list[CallNode]:
-    """Return *root* and the calls below it, without those that are drives of their own."""
-    found, left = list[CallNode](), [root]
-    while left:
-        node = left.pop()
-        found.append(node)
-        left += [child for child in node.children if not child.record.requested.queue]
-    return found
