@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.conftest import Workers
+from cluster.conftest import QUICK, Workers
 from cluster.test_remote_calls import serving
 from cluster.test_shared_runtime import ADD, PATIENCE, asker, asking_model, eventually
 from treefold import (
@@ -15,14 +15,16 @@ from treefold import (
     Budget,
     BudgetExceeded,
     CodeFunction,
+    Node,
     NodeState,
     RunContext,
     Runtime,
     SessionScope,
     attach,
 )
-from treefold.errors import CallTimeoutError
+from treefold.errors import CallTimeoutError, ClosedError
 from treefold.testing import ScriptedModel
+from work_engines import make_engine
 
 
 async def _forever(ctx: RunContext) -> None:
@@ -206,3 +208,24 @@ def test_what_a_tree_keeps_is_closed_when_its_worker_is(any_workers: Workers):
     assert runtime.invoke(function).result(PATIENCE) == "done"
     any_workers.close(runtime)
     assert [one.is_closed.is_set() for one in connections] == [True]
+
+
+def test_code_that_awaits_a_call_elsewhere_ends_with_its_runtime(placed: Workers):
+    engine = make_engine(placed.engine, placed.url)
+
+    async def wait(node: Node) -> None:
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(ClosedError, match="the call continues in another process"):
+                await node
+
+    async def main() -> None:
+        async with (
+            asyncio.TaskGroup() as group,
+            Runtime([FOREVER], store=placed.url, worker=QUICK, engine=engine) as runtime,
+        ):
+            group.create_task(wait(runtime.invoke(FOREVER)))
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    with attach(placed.url) as observer:
+        assert [row.open for row in observer.trees()] == [True]

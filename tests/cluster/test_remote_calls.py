@@ -23,8 +23,11 @@ from treefold import (
     WorkerSettings,
     attach,
 )
+from treefold.core.call_request import CallRequest
+from treefold.core.decisions import Rules
 from treefold.core.shared_store import is_shared
 from treefold.engines import InProcess, Ticket
+from treefold.errors import UsageError
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.toolbox import human_in_loop
 from work_engines import make_engine
@@ -537,3 +540,76 @@ def test_a_fork_runs_the_open_remote_calls_that_it_shares(any_workers: Workers, 
     fork = near.fork(next(one.id for one in near.get_view(node.id).children if one.fn == at))
     gate.opened.set()
     assert [each.result(PATIENCE) for each in (node, fork)] == [[1, 2], [1, 2]]
+
+
+def orphaned(placed: Workers, work: CodeFunction, gate: Gate) -> tuple[Runtime, Runtime, int]:
+    """Have the worker of a caller close while its remote call runs.
+
+    Returns:
+        The worker of the remote call, a runtime that only submits, and the id of the tree.
+    """
+    near = placed(work, worker=serving("near"))
+    far = placed(work, worker=serving("far"))
+    submitter = placed.submitter(work, worker=serving("near"))
+    node = submitter.invoke(work, {"n": 1})
+    assert gate.begun.wait(PATIENCE)
+    eventually(lambda: drives(far) == [1, 1, 0])
+    placed.close(near)
+    return far, submitter, node.id
+
+
+def test_a_caller_that_is_cancelled_while_it_has_no_worker_cancels_its_remote_call(
+    placed: Workers,
+):
+    gate = Gate()
+    work = calling("work", remote("wait", gate))
+    far, submitter, id = orphaned(placed, work, gate)
+    submitter.cancel(id, "enough")
+    placed(work, worker=serving("near"))
+    with attach(placed.url) as observer:
+        eventually(lambda: observer.get_view(id).state is NodeState.Canceled)
+        eventually(lambda: observer.get_view(id).children[0].state is NodeState.Canceled)
+    eventually(lambda: drives(far) == [0, 0, 0], "the release")
+    assert far.worker_status().fenced == 0
+
+
+def test_a_remote_call_that_its_caller_does_not_make_again_is_cancelled_where_it_runs(
+    placed: Workers,
+):
+    gate, is_first = Gate(), [True]
+    wait = remote("wait", gate)
+
+    async def call(ctx: RunContext, n: int) -> str:
+        if is_first.pop():
+            await ctx.invoke(wait, {"n": n})
+        return "done"
+
+    work = CodeFunction(name="work", callable=call, uses=[wait], repeatable=True)
+    far, submitter, id = orphaned(placed, work, gate)
+    is_first.append(False)
+    placed(work, worker=serving("near"))
+    eventually(lambda: submitter.get_view(id).outputs == "done")
+    assert submitter.get_view(id).children[0].state is NodeState.Canceled
+    eventually(lambda: drives(far) == [0, 0, 0], "the release")
+    assert far.worker_status().fenced == 0
+
+
+def test_what_a_caller_may_not_do_its_remote_calls_do_not_do_either(any_workers: Workers):
+    place = Place()
+    double = CodeFunction(name="double", callable=place)
+    helper = AgentFunction(
+        "helper", "Help.", user_prompt_template="Help.", uses=[double], remote="far"
+    )
+    chief = AgentFunction("chief", "Lead.", user_prompt_template="Lead.", uses=[helper])
+
+    async def call(ctx: RunContext) -> Any:
+        rules = Rules.of(None, ["double"], None)
+        return await ctx.start(CallRequest(chief, {}, rules=rules))
+
+    work = CodeFunction(name="work", callable=call, uses=[chief])
+    models = [ScriptedModel(ToolUse("1", name, {"n": 1}), "Done.") for name in ("helper", "double")]
+    near = any_workers(work, models=models[0], worker=serving("near"))
+    any_workers(work, models=models[1], worker=serving("far"))
+    with pytest.raises(UsageError, match="helper is called under the permissions or hooks"):
+        near.invoke(work).result(PATIENCE)
+    assert place.runtimes == []

@@ -492,12 +492,15 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
 
     def _cancel_remotely(self, cancel: Callable[[int, str], None], reason: str) -> None:
         """Ask the process that runs the call to cancel it; its end arrives like any other."""
-        journal = self.tree.journal
-        if self.task is not None and journal is not None and journal.is_closed:
-            # This process stops, and the call continues elsewhere.
+        caller, journal = self.parent, self.tree.journal
+        runs_caller = caller is not None and caller.remote_cancel is None
+        if not runs_caller or journal is None or not journal.is_closed:
+            cancel(self.id, reason)
+        # This process gives its caller up, and the call continues elsewhere.
+        elif self.task is not None:
             self.task.cancel()
         else:
-            cancel(self.id, reason)
+            self.end(self.cancelled_outcome())
 
     def _repeat_later(self) -> None:
         """Schedule another cancellation, because code may swallow one.

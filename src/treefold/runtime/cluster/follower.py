@@ -5,11 +5,13 @@ import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from treefold.core.errors import StoreError
+from treefold.core.errors import ClosedError, StoreError
 from treefold.core.events import Event
 from treefold.core.shared_store import SharedStore
+from treefold.core.states import NodeState
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
+from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.engine import Engine
 from treefold.runtime.loops.threads import in_thread
@@ -84,9 +86,22 @@ class Follower:
 
     def forget(self, root: CallNode) -> None:
         """Do not follow *root* any more."""
-        replica = self._replicas.pop(root.id, None)
-        for node in () if replica is None else replica.nodes.values():
-            node.remote_cancel = None
+        replica = self._replicas.get(root.id)
+        if replica is not None and replica.root is root:
+            del self._replicas[root.id]
+            for node in replica.nodes.values():
+                node.remote_cancel = None
+
+    def close(self) -> None:
+        """Wake what waits for the followed calls, which continue elsewhere."""
+        closed = ClosedError("this runtime was closed; the call continues in another process")
+        for replica in self._replicas.values():
+            journal = replica.root.tree.journal
+            assert isinstance(journal, DriveJournal)  # as in every shared store
+            # Nothing of that is recorded.
+            journal.close()
+            for node in replica.nodes.values():
+                node.end((NodeState.Canceled, None, closed))
 
     def hear(self, trees: Collection[int]) -> None:
         """Note that these trees have changed, or any if none is named."""

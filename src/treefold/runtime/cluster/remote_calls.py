@@ -6,12 +6,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from treefold.core.call_request import CallRequest
+from treefold.core.decisions import Rules
 from treefold.core.errors import InvalidValueError, UsageError
 from treefold.core.function import RunContext
 from treefold.core.shared_store import Ownership, Ticket
 from treefold.core.value_codec import has_unserializable
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.task import run_call
+from treefold.runtime.calls.walk import subtree, upwards
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.limits.leases import give_up_lease
@@ -48,10 +50,11 @@ class RemoteCalls:
             return ""
         if request.sink is not None or function.streams:
             raise UsageError(f"{function.name} sends values, so it cannot be remote")
-        if request.rules is not None:
+        given = [request.rules, *(one.request.rules for one in upwards(parent))]
+        if any(rules is not None and rules != Rules() for rules in given):
             raise UsageError(
-                f"{function.name} is called with rules of its own, which other workers do not have,"
-                " so it cannot be remote"
+                f"{function.name} is called under the permissions or hooks of a chat, which other"
+                " workers do not have, so it cannot be remote"
             )
         if has_unserializable(journal.as_written(request.args)):
             raise InvalidValueError(
@@ -97,6 +100,21 @@ class RemoteCalls:
                 await run_call(node, context)
         finally:
             self.waiting.pop(node.id, None)
+            self._follower.forget(node)
+
+    def follow_loaded(self, root: CallNode, journal: DriveJournal) -> None:
+        """Follow the open remote calls in a tree that was adopted.
+
+        So they are cancelled where they run, even if their callers do not make them again.
+        """
+        for node in self.run_with(root):
+            for child in node.children:
+                if self._is_elsewhere(child):
+                    self._follower.follow(child, after=journal.drive.read)
+
+    def forget_loaded(self, root: CallNode) -> None:
+        """Do not follow the remote calls in a tree any more that is given up."""
+        for node in subtree(root):
             self._follower.forget(node)
 
     def run_with(self, root: CallNode) -> list[CallNode]:

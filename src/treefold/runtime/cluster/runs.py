@@ -197,6 +197,7 @@ class Runs:
             if (replica := self._engine.loaded(ownership.tree)) is not None:
                 self._registry.forget(replica)
             root = self._engine.load(ownership.tree, read.events)
+        self._remote_calls.follow_loaded(root, journal)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
         self._execute_early(root, read.messages, "cancel", root.cancel_on_loop)
         is_over = root.has_ended or root.is_ending
@@ -388,6 +389,7 @@ class Runs:
         if not root.has_ended:
             root.cancel_on_loop("it is run elsewhere")
             await root.ended()
+        self._remote_calls.forget_loaded(root)
         self._recovery.forget(root, own)
         if root.parent is None:
             self._engine.forget_key(root)

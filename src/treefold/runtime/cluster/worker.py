@@ -167,6 +167,7 @@ class Worker:
             task.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
+        self.follower.close()
         await self._dispatcher.close()
 
     def close(self) -> None:
