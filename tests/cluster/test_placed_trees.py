@@ -229,3 +229,20 @@ def test_code_that_awaits_a_call_elsewhere_ends_with_its_runtime(placed: Workers
     asyncio.run(main())
     with attach(placed.url) as observer:
         assert [row.open for row in observer.trees()] == [True]
+
+
+def test_a_watch_goes_on_though_the_tree_is_parked_and_taken_up_again(any_workers: Workers):
+    function = asker()
+    runtime = any_workers(function, models=asking_model())
+    node = runtime.invoke(function)
+    with ThreadPoolExecutor(1) as pool, attach(any_workers.url) as observer:
+        watch = runtime.watch(node.id, timeout=PATIENCE)
+        watching = pool.submit(lambda: [view.state for view in watch])
+        eventually(observer.questions, "the question")
+        if any_workers.engine:
+            eventually(lambda: not observer.trees()[0].driven, "the release")
+        assert not watching.done()
+        observer.answer(observer.questions()[0].id, "red")
+        states = watching.result(PATIENCE)
+    assert states[-1] is NodeState.Success
+    assert NodeState.Canceled not in states

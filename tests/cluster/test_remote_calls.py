@@ -14,10 +14,12 @@ from cluster.test_shared_runtime import ADD, PATIENCE, eventually
 from treefold import (
     AgentFunction,
     CodeFunction,
+    Ensemble,
     Limits,
     NodeState,
     RunContext,
     Runtime,
+    ThinkMore,
     ToolResult,
     ToolUse,
     WorkerSettings,
@@ -613,3 +615,45 @@ def test_what_a_caller_may_not_do_its_remote_calls_do_not_do_either(any_workers:
     with pytest.raises(UsageError, match="helper is called under the permissions or hooks"):
         near.invoke(work).result(PATIENCE)
     assert place.runtimes == []
+
+
+def test_a_remote_call_that_was_not_awaited_to_its_end_is_made_again_after_a_takeover(
+    placed: Workers,
+):
+    gate, hold = Gate(), Gate()
+    wait = remote("wait", gate, repeatable=True)
+    step = CodeFunction(name="step", callable=hold, repeatable=True)
+
+    async def call(ctx: RunContext, n: int) -> str:
+        said = "ended"
+        try:
+            async with asyncio.timeout(0.2):
+                await ctx.invoke(wait, {"n": n})
+        except TimeoutError:
+            said = "timed out"
+        await ctx.invoke(step, {"n": n})
+        return said
+
+    work = CodeFunction(name="work", callable=call, uses=[wait, step], repeatable=True)
+    near = placed(work, worker=serving("near"))
+    placed(work, worker=serving("far"))
+    node = placed.submitter(work, worker=serving("near")).invoke(work, {"n": 1})
+    assert hold.begun.wait(PATIENCE)
+    placed.close(near)
+    hold.opened.set()
+    placed(work, worker=serving("near"))
+    # As a call that runs with its caller: its end is not known, and the same happens again.
+    assert node.result(PATIENCE) == "timed out"
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "think more"])
+def test_the_members_of_an_ensemble_may_be_remote(any_workers: Workers, kind: str):
+    member = far_agent("helper", "far")
+    several = ThinkMore(member) if kind == "think more" else Ensemble(member, {"a": 1, "b": 1})
+    models = [{name: ScriptedModel(*[name] * 3) for name in ("default", "a", "b")} for _ in "12"]
+    near = any_workers(several, models=models[0], worker=serving("near"))
+    any_workers(several, models=models[1], worker=serving("far"))
+    node = near.invoke(several)
+    assert node.result(PATIENCE) == ("default" if kind == "think more" else "a")
+    outputs = [child.outputs for child in near.get_view(node.id).children]
+    assert outputs[:2] == (["default"] * 2 if kind == "think more" else ["a", "b"])

@@ -44,7 +44,7 @@ from treefold.runtime.questions.pauses import pause_node, why_not_paused
 from treefold.runtime.services import Services
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.event_stream import EventStream, TreeEvents
-from treefold.runtime.trees.watch import Watch
+from treefold.runtime.trees.watch import ViewSource, Watch
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,7 @@ class SharedWork(Protocol):
     async def work(self, queues: Collection[str], slots: int, drain: float, stop: Stop) -> None: ...
     def status(self) -> WorkerStatus: ...
     def elsewhere(self, node: CallNode) -> Control | None: ...
+    def tree_of(self, node: CallNode) -> ViewSource: ...
     def questions(self) -> list[Question]: ...
     def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None: ...
 
@@ -314,6 +315,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 self._services.board.answer(id, self._choice_for(id, text), args)
             case {"do": "claim", "id": str()}:
                 pass  # the process that claimed the question ended before it had answered
+            case {"do": "cancel", "node": int(node), "reason": str(reason), "cause": "abandoned"}:
+                found = self._engine.find(node)
+                found.loop_handle.run_sync(found.abandon, reason)
             case {"do": "cancel", "node": int(node), "reason": str(reason)}:
                 self.cancel(node, reason)
             case {"do": "pause", "node": int(node), "reason": str(reason)}:
@@ -376,7 +380,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         ``for`` or ``async for``; it raises TimeoutError if nothing happens for *timeout* seconds.
         """
         found = self._engine.find(node)
-        return Watch(found.loop_handle, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
+        tree = found.tree if self._worker is None else self._worker.tree_of(found)
+        return Watch(found.loop_handle, tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
 
     def events(self, node: Node | int, after: int = 0, timeout: float | None = None) -> EventStream:
         """Return the events of *node* and of all calls below it, until it has ended.

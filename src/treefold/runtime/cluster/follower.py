@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 
 from treefold.core.errors import ClosedError, StoreError
 from treefold.core.events import Event
 from treefold.core.shared_store import SharedStore
 from treefold.core.states import NodeState
-from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.node import CallNode, RemoteCancel
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.tree_reader import TreeReader
@@ -29,7 +29,7 @@ class _Replica:
         *,
         after: int,
         known: int,
-        cancel: Callable[[int, str], None],
+        cancel: RemoteCancel,
     ) -> None:
         self.root = root
         self.nodes = {node.id: node for node in subtree(root)}
@@ -59,7 +59,7 @@ class Follower:
         store: SharedStore,
         engine: Engine,
         interval: float,
-        cancel: Callable[[int, str], None],
+        cancel: RemoteCancel,
     ) -> None:
         self._store = store
         self._cancel = cancel

@@ -8,10 +8,11 @@ from typing import Any
 from treefold.core.call_request import CallRequest
 from treefold.core.decisions import Rules
 from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.events import StopCause
 from treefold.core.function import RunContext
 from treefold.core.shared_store import Ownership, Ticket
 from treefold.core.value_codec import has_unserializable
-from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.node import CallNode, RemoteCancel
 from treefold.runtime.calls.task import run_call
 from treefold.runtime.calls.walk import subtree, upwards
 from treefold.runtime.cluster.follower import Follower
@@ -32,9 +33,7 @@ class RemoteCalls:
         cancel: asks the process that runs a call to cancel it, for a reason.
     """
 
-    def __init__(
-        self, follower: Follower, submit: Submit, cancel: Callable[[int, str], None]
-    ) -> None:
+    def __init__(self, follower: Follower, submit: Submit, cancel: RemoteCancel) -> None:
         self._follower = follower
         self._submit = submit
         self._cancel = cancel
@@ -95,7 +94,8 @@ class RemoteCalls:
                         node.end(node.cancelled_outcome())
                         return
                     # Other code cancelled this task, and the call with it.
-                    self._cancel(node.id, node.cancel_reason or "cancelled")
+                    reason = node.cancel_reason or "cancelled"
+                    self._cancel(node.id, reason, StopCause.Cancelled)
             if here.done() and not node.has_ended:
                 await run_call(node, context)
         finally:

@@ -24,7 +24,7 @@ from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.cluster.insisting import RETRY, insist
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
-from treefold.runtime.durable.commands import read_command
+from treefold.runtime.durable.commands import cause_of, read_command
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.loader import PastFunction
 from treefold.runtime.durable.shared_trees import SharedTrees
@@ -199,7 +199,7 @@ class Runs:
             root = self._engine.load(ownership.tree, read.events)
         self._remote_calls.follow_loaded(root, journal)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
-        self._execute_early(root, read.messages, "cancel", root.cancel_on_loop)
+        self._execute_early(root, read.messages, "cancel", partial(_cancel, root))
         is_over = root.has_ended or root.is_ending
         if not is_over and (missing := self._missing(root)):
             log.warning("tree %d waits for a worker that has %s", root.id, missing)
@@ -218,13 +218,17 @@ class Runs:
             else:
                 self._recovery.resume_tree(root.id, was_killed=read.was_killed)
             # Nothing has run yet, so no call is made before a pause is in force.
-            self._execute_early(root, read.messages, "pause", partial(pause_node, root))
+            self._execute_early(root, read.messages, "pause", partial(_pause, root))
         self._host.commands.wake()
         self._host.spawn(self._attend(run), f"tree {root.id}")
         return run
 
     def _execute_early(
-        self, root: CallNode, messages: Iterable[Message], what: str, act: Callable[[str], None]
+        self,
+        root: CallNode,
+        messages: Iterable[Message],
+        what: str,
+        act: Callable[[Mapping[str, Any]], None],
     ) -> None:
         """Execute the commands of one kind for *root* that were posted before it was adopted.
 
@@ -235,7 +239,7 @@ class Runs:
             with suppress(InvalidValueError):
                 command = read_command(message.body)
             if command.get("do") == what and command.get("node") == root.id:
-                act(str(command.get("reason", "")))
+                act(command)
                 self._host.commands.note_executed(message.id, root.id)
 
     def _missing(self, root: CallNode) -> str:
@@ -387,6 +391,7 @@ class Runs:
         # A remote call in it may run here, too, on its own.
         own = self._remote_calls.run_with(root)
         if not root.has_ended:
+            root.tree.freeze()
             root.cancel_on_loop("it is run elsewhere")
             await root.ended()
         self._remote_calls.forget_loaded(root)
@@ -398,6 +403,7 @@ class Runs:
         self._registry.forget(root)
         self._source.forget(root.id)
         self._find_again(root)
+        root.tree.wake()
 
     def _find_again(self, root: CallNode) -> None:
         """Have the nodes found that stand for *root* in what this process follows, or calls it."""
@@ -507,3 +513,11 @@ class Runs:
     def may_forget(self, node: int) -> bool:
         """Whether the commands for a drive are done when they were executed here."""
         return node not in self._lost
+
+
+def _cancel(root: CallNode, command: Mapping[str, Any]) -> None:
+    root.cancel_on_loop(str(command.get("reason", "")), cause=cause_of(command))
+
+
+def _pause(root: CallNode, command: Mapping[str, Any]) -> None:
+    pause_node(root, str(command.get("reason", "")))

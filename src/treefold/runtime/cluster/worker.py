@@ -15,6 +15,7 @@ from treefold.core.errors import (
     StoreError,
     UnknownNodeError,
 )
+from treefold.core.events import StopCause
 from treefold.core.question import Question, QuestionKey
 from treefold.core.shared_store import Load, Orders, Ownership, SharedStore, Ticket
 from treefold.core.work_engine import Stop, Taken, WorkEngine
@@ -22,6 +23,7 @@ from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import upwards
 from treefold.runtime.cluster.cluster_allowances import ClusterAllowances
 from treefold.runtime.cluster.command_reader import CommandReader
+from treefold.runtime.cluster.current_tree import CurrentTree
 from treefold.runtime.cluster.dispatcher import Dispatcher
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.cluster.heartbeat import Heartbeat
@@ -43,6 +45,7 @@ from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.observe.observer import Observer
 from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
+from treefold.runtime.trees.watch import ViewSource
 
 log = logging.getLogger(__name__)
 
@@ -270,9 +273,10 @@ class Worker:
 
     # Commands for other workers
 
-    def _cancel_elsewhere(self, node: int, reason: str) -> None:
+    def _cancel_elsewhere(self, node: int, reason: str, cause: StopCause) -> None:
         """Ask the process that runs a node to cancel it; on the loop, which does not wait."""
-        body = write_command({"do": "cancel", "node": node, "reason": reason}, "a reason")
+        command = {"do": "cancel", "node": node, "reason": reason, "cause": cause}
+        body = write_command(command, "a reason")
         self.spawn(self._post_to(node, body), "cancellation")
 
     async def _post_to(self, node: int, body: str) -> None:
@@ -293,6 +297,10 @@ class Worker:
         # It may have been submitted just now.
         self._recovery.flush(node.loop_handle)
         return self._observer
+
+    def tree_of(self, node: CallNode) -> ViewSource:
+        """Return the tree of *node*, though this process takes it over or gives it up."""
+        return CurrentTree(self._engine, node.id)
 
     def questions(self) -> list[Question]:
         """Return the open questions of all trees in the store, oldest first."""
