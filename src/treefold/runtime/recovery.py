@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import Any, Final, Protocol
 
 from treefold.core.edit import Edit
-from treefold.core.errors import ClosedError, StoreError
+from treefold.core.errors import ClosedError, StoreError, UsageError
 from treefold.core.events import AgentEdited, Event
 from treefold.core.function import Function
 from treefold.core.question import Answer, Question
@@ -69,6 +69,7 @@ class Recovery:
         self._was_killed = was_killed  # the last driver of the journal
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
         self.deleting: set[int] = set()  # trees that must not be forked any more
+        self.forking: list[int] = []  # trees that must not be deleted now
         engine.use_journal(loader, self)
 
     # Resuming
@@ -296,10 +297,13 @@ class Recovery:
         """Delete a tree from the store, from any thread.
 
         Raises:
+            UsageError: a fork of it is being made.
             StoreBusyError: this is the loop's thread, and another program has the store locked.
         """
-        loop_handle.run_sync(self.deleting.add, tree)
+        self.deleting.add(tree)
         try:
+            if tree in self.forking:
+                raise UsageError(f"a fork of tree {tree} is being made; delete that first")
             # This writes any fork of it made just now: the store refuses to delete its source then.
             self.flush(loop_handle)
             with nonblocking() if loop_handle.is_current() else nullcontext():
