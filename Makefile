@@ -60,7 +60,7 @@ cluster-demo: $(CLUSTER_READY)
 	@echo "==> a PostgreSQL of its own, three workers, forty runs; one worker is killed"
 	@$(BIN)/python examples/cluster/demo.py $(CLUSTER_DEMO)
 
-test: style $(VENV)/browser.done
+test: style $(VENV)/browser.done $(VENV)/pooler.done
 	@$(MAKE) --no-print-directory --jobs 2 types tests
 
 tests: $(VENV)/dev.done
@@ -157,6 +157,15 @@ $(VENV)/dev.done: $(VENV)/base.done
 	@echo "==> installing what the checks and tests need"
 	@$(BIN)/python -m pip install --quiet --group dev --editable '.[openai,anthropic,gemini,local,context,mcp,web,otel,terminal,postgres,procrastinate,temporal]' || \
 		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
+	@touch $@
+
+# A pooler before PostgreSQL, for the tests that need a real one; they are skipped without it.
+$(VENV)/pooler.done: $(VENV)/dev.done
+	@if ! PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "==> installing PgBouncer for the tests of poolers"; \
+		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends pgbouncer; } >/dev/null 2>&1 || \
+			echo "PgBouncer could not be installed: the tests of poolers are skipped"; \
+	fi
 	@touch $@
 
 # What the viewer is looked at with. CHROMIUM=/path/to/chrome make test   uses another one.

@@ -84,7 +84,7 @@ TOOLS = {one.name: one for one in (add, divide, round_to, logarithm, mean)}
 
 
 async def automatic(question: str, options: AgentOptions) -> None:
-    """Print the answer to *question*; the client makes the calls, and goes on with the results."""
+    """Print the answer to *question*; the client makes the calls and sends their results."""
     async with Client(replace(options, auto_execute_tools=True, max_tool_iterations=10)) as client:
         await client.query(question)
         async for block in client.receive_messages():
@@ -100,12 +100,12 @@ async def manual(question: str, options: AgentOptions) -> None:
             show(block)
             if isinstance(block, ToolUseBlock):
                 await client.add_tool_result(block.id, await result_of(block), block.name)
-                await client.query("")  # this loop goes on with the next response
+                await client.query("")  # this loop continues with the next response
     print()
 
 
 async def result_of(call: ToolUseBlock) -> Any:
-    """Make the *call*; nobody has checked its arguments."""
+    """Make the *call*; its arguments are unchecked."""
     try:
         return await TOOLS[call.name].execute(call.input)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""A conversation that is kept: gone on with in the next run, and forked to try something else.
+"""A conversation that is kept: continued in the next run, and forked to try something else.
 
 TREEFOLD_MODEL=qwen3 python examples/chat_session.py "Plan a day in Lyon for me."
 TREEFOLD_MODEL=qwen3 python examples/chat_session.py "And if it rains?" --fork rain
@@ -45,7 +45,7 @@ critic = AgentFunction(
 async def talk(
     prompt: str, model: Model, store: Path, session: str = "main", fork: str | None = None
 ) -> None:
-    """Go on with *session*, or from where it is in a *fork*, and print the answer and its tree."""
+    """Continue *session*, or from where it is in a *fork*, and print the answer and its tree."""
     options = AgentOptions(
         system_prompt="You plan with the user, and have every plan criticized before you show it.",
         model=model,
@@ -85,7 +85,7 @@ def main() -> int:
     about, _, _ = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("prompt", nargs="?", default="Plan a day in Lyon for me.")
-    parser.add_argument("--session", default="main", help="the conversation to go on with")
+    parser.add_argument("--session", default="main", help="the conversation to continue")
     parser.add_argument("--fork", metavar="NAME", help="leave it as it is, and go on as NAME")
     parser.add_argument("--list", action="store_true", help="show the conversations, and end")
     parser.add_argument("--store", type=Path, default=Path("chats.db"), help="where they are kept")

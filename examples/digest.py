@@ -9,7 +9,7 @@ paragraph of the notes, and a last agent chooses how the digest begins. The resu
 is whose: the prompts are made for the small model that runs here (``treefold local fetch``), and
 that one is easily wrong.
 
-It can be killed at any moment; the same command goes on, and asks for no answer twice.
+It can be killed at any moment; the same command resumes it, and asks for no answer twice.
 """
 
 import asyncio

@@ -2,11 +2,11 @@
 
 python examples/overnight.py                  # works until it is done, or until it has to ask
 python examples/overnight.py --answer yes     # answers, from here or from any other process
-python examples/overnight.py                  # goes on; and after that only tells what came of it
+python examples/overnight.py                  # resumes it; and after that only prints the result
 
 What it shows: a job that may be killed at any moment and is started again by the same command. All
 that it did is in the journal, one file: no summary is asked for twice, and nothing is sent twice.
-A start finds the job by its key, says how far it came, and goes on from there. If it was killed
+A start finds the job by its key, says how far it came, and resumes it. If it was killed
 while it sent something, nobody knows whether that went out: then it asks, and ``--answer retry``
 is safe, as the receiver is given the same key as the first time.
 
@@ -40,7 +40,7 @@ def summarise(name: str, text: str) -> str:
     return f"Summarise {name} in one sentence:\n\n{text}"
 
 
-@tool  # not repeatable: somebody decides if nobody knows whether it was done
+@tool  # not repeatable: if it is in doubt, a person decides
 async def send(ctx: RunContext, name: str, summary: str, outbox: str) -> int:
     """Send a summary; return its number."""
     line = f"{ctx.idempotency_key}\t{name}: {summary}"
@@ -63,7 +63,7 @@ def receive(outbox: Path, line: str) -> int:
 async def send_summaries(ctx: RunContext, folder: str, outbox: str) -> list[int]:
     """Summarise all texts of a folder, and send the summaries if a person likes them.
 
-    When the job goes on after a crash this runs from its beginning. What it calls is not done
+    When the job is resumed after a crash this runs from its beginning. What it calls is not done
     again: each call gives at once what it gave the first time, and so does the question.
     """
     texts = await ctx.invoke(read_all, {"folder": folder})
@@ -102,7 +102,7 @@ def all_calls(view: NodeView) -> Iterator[NodeView]:
 def work(journal: Path, night: str, folder: Path, outbox: Path, model: Model) -> None:
     """Do what is left to do of the job of that *night*, as far as it goes without a person."""
     tell_past(journal)
-    with Runtime([send_summaries], models=model, store=journal) as runtime:  # goes on, if it can
+    with Runtime([send_summaries], models=model, store=journal) as runtime:  # resumes it
         args = {"folder": str(folder), "outbox": str(outbox)}
         node = runtime.invoke(send_summaries, args, key=night)  # the one that there is, if any
         for view in runtime.watch(node):

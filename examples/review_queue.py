@@ -91,7 +91,7 @@ def look_closer(path: str, text: str, doubt: str, findings: ContextQueue) -> str
 
 @tool(type=ToolType.COMPLETION_CHECK)
 async def is_hopeless(findings: ContextQueue) -> bool:
-    """Say whether so many bugs were found that nobody needs to read on."""
+    """Say whether so many bugs were found that reading can stop."""
     bugs = [item for item in findings if item.content["kind"] == "bug"]
     return len(bugs) >= ENOUGH
 

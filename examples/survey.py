@@ -2,7 +2,7 @@
 
 treefold run examples/survey.py:survey --arg folder=src/treefold/core
 
-With --store survey.db it can be killed at any moment, and goes on when it is started again.
+With --store survey.db it can be killed at any moment, and is resumed when it is started again.
 """
 
 import ast

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Final
 
+import psycopg
+
+from postgres_server import shared_url
 from treefold.core.errors import FencedError
 from treefold.core.shared_store import Batch, Ownership, SharedStore, WorkerInfo
 from treefold.core.store import Entry
@@ -42,6 +45,16 @@ class TreeWriter:
         self.written += len(self.entries)
         self.entries = []
         return outcome
+
+
+def kill_listeners(journal: str) -> int:
+    """End all sessions that listen for news of a journal; return how many there were."""
+    with psycopg.connect(shared_url(), autocommit=True) as connection:
+        killed = connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = %s",
+            (f'LISTEN "treefold_{journal}"',),
+        ).fetchall()
+        return len(killed)
 
 
 def wait_until(holds: Callable[[], bool], what: str = "it", *, every: float = 0.01) -> None:

@@ -3,12 +3,25 @@
 import asyncio
 import json
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from treefold import Agent, StopReason, Tool, Turn, registries, tool
+from treefold import (
+    Agent,
+    CodeFunction,
+    Function,
+    RunContext,
+    Runtime,
+    StopReason,
+    Tool,
+    Turn,
+    registries,
+    tool,
+)
 
 T = TypeVar("T")
 
@@ -59,6 +72,25 @@ def wait(condition: Callable[[], T | None]) -> T:
         assert time.monotonic() < end, "it never happened"
         time.sleep(0.005)
     return found
+
+
+@contextmanager
+def blocked_runtime(*functions: Function, **options: Any) -> Generator[Runtime, None, None]:
+    """Open a runtime, one of whose calls blocks the event loop: no other call gets on meanwhile."""
+    blocked, release = threading.Event(), threading.Event()
+
+    async def block(ctx: RunContext) -> None:
+        blocked.set()
+        assert release.wait(60)
+
+    blocking = CodeFunction(callable=block)
+    with Runtime([blocking, *functions], **options) as runtime:
+        runtime.invoke(blocking)
+        assert blocked.wait(60)
+        try:
+            yield runtime
+        finally:
+            release.set()
 
 
 def processes_in(folder: Path) -> list[str]:

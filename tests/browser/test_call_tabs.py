@@ -53,7 +53,7 @@ def test_code_has_no_conversation_and_opens_with_its_output(eyes: Eyes):
         page = opened(eyes, stage)
         detail = choose(page, "1.1.1")
         tabs = detail.get_by_role("tablist", name="About this call").get_by_role("tab")
-        assert tabs.all_inner_texts() == ["Input and output", "Raw", "Usage"]
+        expect(tabs).to_have_text(["Input and output", "Raw", "Usage"])
         expect(detail.get_by_text("Mill ponds")).to_be_visible()
 
 

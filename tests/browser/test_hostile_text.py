@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser.conftest import Eyes
-from browser.served_journal import Stage, call, choose, gone, open_run, staged, state
+from browser.served_journal import Stage, call, choose, gone, open_run, staged, state, when
 from treefold import (
     AgentFunction,
     CodeFunction,
@@ -125,6 +125,7 @@ def test_the_list_of_runs_and_the_dialogs_show_hostile_text_as_text(eyes: Eyes):
         first.result(60)
         second = stage.runtime.invoke(agent, {"text": f"other {HOSTILE}"})
         page = eyes.open(stage.url)
+        when(page, lambda: second.state.final)  # it fails: the script is over
         row = page.get_by_role("grid").get_by_role("row").filter(has_text="key ")
         expect(row.locator(".input")).to_contain_text("<script>")
         expect(row.locator(".model")).to_have_text("<b>model</b>\\u202e")

@@ -3,10 +3,11 @@
 import asyncio
 import sqlite3
 import subprocess
+import time
 from contextlib import closing
 from pathlib import Path
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Route, expect
 
 import warm_python
 from browser.conftest import Eyes
@@ -174,6 +175,39 @@ def test_a_run_that_is_not_there_is_said_to_be_missing(eyes: Eyes):
         eyes.complaints.clear()  # the browser notes an answer of 404
 
 
+def test_a_run_that_was_missing_is_shown_when_it_appears(eyes: Eyes):
+    with staged() as stage:
+        page = eyes.open(stage.url)
+        page.goto(f"{stage.viewer.address}/#/run/1")
+        expect(page.get_by_role("heading", name="There is no such run")).to_be_visible()
+        expect(page.locator(".connection")).to_have_text("program running")
+        assert stage.digest().id == 1
+        state(call(page, "publish"), "waits for you")
+        eyes.complaints.clear()  # the browser notes an answer of 404
+
+
+def test_a_run_that_is_listed_and_not_found_is_tried_again_and_not_too_often(eyes: Eyes):
+    tries: list[float] = []
+
+    def refuse_three(route: Route) -> None:
+        tries.append(time.monotonic())
+        if len(tries) > 3:
+            route.continue_()
+        else:
+            route.fulfill(status=404, json={"error": "it is not there yet"})
+
+    with staged() as stage:
+        node = stage.digest()
+        page = eyes.open(stage.url)
+        page.route(f"**/api/stream?tree={node.id}&*", refuse_three)
+        page.goto(f"{stage.viewer.address}/#/run/{node.id}")
+        state(call(page, "publish"), "waits for you")
+        _, second, third, fourth = tries
+        assert third - second >= 0.2
+        assert fourth - third >= 0.4
+        eyes.complaints.clear()  # the browser notes each answer of 404
+
+
 def test_a_flame_graph_grows_with_its_run(eyes: Eyes):
     with staged(pace=0.002) as stage:
         stage.model.gate.clear()
@@ -184,6 +218,7 @@ def test_a_flame_graph_grows_with_its_run(eyes: Eyes):
         expect(page.locator(".frame").filter(has_text="publish")).to_have_count(0)
         stage.model.gate.set()
         expect(page.locator(".frame").filter(has_text="publish")).to_be_visible()
+        when(page, stage.runtime.questions)  # it is seen before it asks
         stage.runtime.answer(stage.runtime.questions()[0].id, "publish")
         expect(page.locator(".frame[data-state=success]").filter(has_text="digest")).to_be_visible()
 

@@ -1,5 +1,6 @@
 """Why a run took so long: split bars, the critical path, and sums for one run and for many."""
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,23 @@ from playwright.sync_api import Locator, Page, expect
 from browser.conftest import Eyes
 from browser.served_journal import Stage, call, calls, choose, open_run, staged, state, when
 from browser.test_export import ended, written
-from treefold import Limits, Provider
+from treefold import Limits, NodeView, Provider
+from treefold.views.timing import timing_of
+
+
+def have_queued(digest: NodeView) -> bool:
+    """Whether two of the three summaries have waited for the slot of the other long enough.
+
+    That is as long as it took until both waited, so that they were open at the same time for half
+    of their time at least, whatever else the machine did; and long enough to be seen.
+    """
+    timing = timing_of(digest)
+    last = [timing.spans[child.id][-1] for child in digest.children if timing.spans[child.id]]
+    queued = [span.start for span in last if span.kind == "queued"]
+    if len(last) < 3 or len(queued) < 2:
+        return False
+    begun = min(timing.spans[child.id][0].start for child in digest.children)
+    return time.time() - max(queued) > max(0.1, max(queued) - begun)
 
 
 @contextmanager
@@ -18,8 +35,11 @@ def answered(eyes: Eyes) -> Generator[tuple[Stage, Page], None, None]:
     """A run of the newsroom that has waited for a slot and for a person, and has ended."""
     limits = Limits(8, per_provider={Provider.OpenAI: 1})
     with staged(pace=0.005, limits=limits) as stage:
+        stage.model.gate.clear()
         node = stage.digest()
         page = eyes.open(stage.url)
+        when(page, lambda: have_queued(stage.runtime.get_view(node.id)))
+        stage.model.gate.set()
         when(page, stage.runtime.questions)
         page.wait_for_timeout(200)  # for the person to think, so that it can be seen
         stage.runtime.answer(stage.runtime.questions()[0].id, "publish")

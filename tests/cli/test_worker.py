@@ -2,7 +2,6 @@
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from command_results import treefold
 from notes_in_files import noted
 from support import wait
-from temporal_server import TemporalServer
+from work_engines import KINDS, engine_name
 from worker_process import StartWorker, detach, result_of, submit
 
 
@@ -64,18 +63,10 @@ def test_a_worker_runs_its_own_queues_only(url: str, start_worker: StartWorker, 
     assert result_of(url, night) == "one"
 
 
-@pytest.fixture(scope="module")
-def temporal() -> Iterator[str]:
-    """The name of an engine, on a server of its own."""
-    with TemporalServer() as server:
-        yield f"temporal:{server.target}"
-
-
-@pytest.fixture(params=["procrastinate", "temporal", "in-process"])
+@pytest.fixture(params=[*KINDS, "in-process"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Every engine, one after another."""
-    name = request.param
-    return request.getfixturevalue(name) if name == "temporal" else name
+    """The name of an engine: of each kind, one after another."""
+    return engine_name(request.param)
 
 
 def test_sigterm_hands_over_what_may_be_done_again(
@@ -107,10 +98,10 @@ def test_sigterm_hands_over_what_may_be_done_again(
 
 
 def test_sigterm_waits_for_what_must_not_be_done_again(
-    url: str, start_worker: StartWorker, tmp_path: Path
+    url: str, start_worker: StartWorker, tmp_path: Path, engine: str
 ):
-    first = start_worker()
-    node = submit(url, "mail", "--folder", tmp_path, "--name", "one")
+    first = start_worker("--engine", engine)
+    node = submit(url, "mail", "--folder", tmp_path, "--name", "one", "--engine", engine)
     wait(lambda: noted(tmp_path, "begun") == ["one"])
     first.send(signal.SIGTERM)
     wait(lambda: "SIGTERM" in first.said)
@@ -120,23 +111,23 @@ def test_sigterm_waits_for_what_must_not_be_done_again(
     assert first.wait() == 0
 
     assert noted(tmp_path, "ended") == ["one"]
-    start_worker(name="second")
+    start_worker("--engine", engine, name="second")
     (tmp_path / "one-2").touch()
     assert result_of(url, node) == "one-2"
     assert noted(tmp_path, "ended") == ["one", "one-2"]
 
 
 def test_after_the_time_to_drain_the_rest_is_given_up_and_a_person_decides(
-    url: str, start_worker: StartWorker, tmp_path: Path
+    url: str, start_worker: StartWorker, tmp_path: Path, engine: str
 ):
-    first = start_worker("--drain", "0.2")
-    node = submit(url, "mail", "--folder", tmp_path, "--name", "one")
+    first = start_worker("--drain", "0.2", "--engine", engine)
+    node = submit(url, "mail", "--folder", tmp_path, "--name", "one", "--engine", engine)
     wait(lambda: noted(tmp_path, "begun") == ["one"])
 
     first.send(signal.SIGTERM)
 
     assert first.wait() == 0
-    start_worker(name="second")
+    start_worker("--engine", engine, name="second")
     questions = wait(lambda: treefold("questions", "--json", "--store", url).json)
     assert [question["kind"] for question in questions] == ["in_doubt"]
     (tmp_path / "one-2").touch()

@@ -55,7 +55,10 @@ class Workers:
             runtime = self.add(Runtime(functions, **options))
             runtime.recover()
             return runtime
-        runtime = Runtime(functions, engine=make_engine(self.engine, self.url), **options)
+        return self.serve(Runtime(functions, engine=make_engine(self.engine, self.url), **options))
+
+    def serve(self, runtime: Runtime) -> Runtime:
+        """Have a runtime run what its engine delivers."""
         self._closing[runtime] = Serving(runtime).close
         return runtime
 

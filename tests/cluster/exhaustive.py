@@ -27,12 +27,19 @@ from work_engines import KINDS, engine_name
 
 COMMITS: Final = int(os.environ.get("COMMITS", "200"))  # of a run, at most
 ENGINES: Final = os.environ.get("ENGINES", f"none {' '.join(KINDS)}").split()
+_STORE: Final = "../stores/postgres"
 SUITES: Final[Mapping[str, Sequence[str]]] = {
+    "stops": ["test_takeover.py", "test_deliveries.py"],
     "outages": ["test_outages.py"],
     "poison": ["test_poison.py"],
-    "commands": ["test_commands.py"],
-    "deploys": ["test_deploys.py", "test_deployed_workers.py"],
+    "parking": ["test_parking.py", f"{_STORE}/test_parking.py", f"{_STORE}/test_many_trees.py"],
     "limits": ["test_limits.py"],
+    "remote": ["test_remote_calls.py"],
+    "commands": ["test_commands.py"],
+    "tail": ["test_tail.py", f"{_STORE}/test_tail.py"],
+    "deploys": ["test_deploys.py", "test_deployed_workers.py"],
+    "drain": ["../cli/test_worker.py", "test_roles.py", f"{_STORE}/test_roles.py"],
+    "random": ["test_random_deliveries.py", f"{_STORE}/test_random_drives.py"],
 }
 _LONGEST: Final = 3600.0  # seconds for one suite
 

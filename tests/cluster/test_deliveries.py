@@ -6,13 +6,14 @@ import time
 from collections import Counter
 from typing import Any
 
-from cluster.conftest import QUICK, Workers
+from cluster.conftest import EXHAUSTIVE, QUICK, Workers
 from cluster.test_shared_runtime import PATIENCE, eventually
 from treefold import CodeFunction, RunContext, Runtime, attach
 from work_engines import make_engine
 from wrapped_engine import Repeating
 
 TREES = 30
+BLOCKED = 20.0 if EXHAUSTIVE else 2 * QUICK.lease  # seconds
 
 
 def test_each_tree_is_run_once_though_all_are_delivered_several_times(url: str, engine: str):
@@ -57,7 +58,7 @@ def test_a_blocked_event_loop_loses_no_tree(any_workers: Workers):
 
     async def block(ctx: RunContext) -> str:
         begun.set()
-        time.sleep(2 * QUICK.lease)  # noqa: ASYNC251 - what no coroutine should do, and some do
+        time.sleep(BLOCKED)  # noqa: ASYNC251 - what no coroutine should do, and some do
         return "done"
 
     function = CodeFunction(callable=block, repeatable=True)

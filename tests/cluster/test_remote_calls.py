@@ -33,6 +33,7 @@ from treefold.errors import UsageError
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.toolbox import human_in_loop
 from work_engines import make_engine
+from wrapped_engine import WrappedEngine
 
 
 def serving(*queues: str, slots: int = 50) -> WorkerSettings:
@@ -251,6 +252,65 @@ def test_a_remote_call_that_another_worker_has_begun_is_finished_by_that_of_its_
         return result
 
     assert asyncio.run(main()) == [5]
+
+
+def test_a_call_is_run_in_the_tree_that_was_taken_over_and_not_in_the_one_that_follows_it(
+    workers: Workers,
+):
+    async def ask(ctx: RunContext, n: int) -> str:
+        return await ctx.ask("Which colour?")
+
+    work = calling("work", remote("ask", ask, repeatable=True))
+    engine = Withholding("far")
+    runtime = Runtime([work], store=workers.url, worker=serving("near", "far"), engine=engine)
+    first = Serving(runtime)
+    try:
+        node = runtime.invoke(work, {"n": 1}, queue="near")
+        # It was submitted here: this node follows the one that runs.
+        eventually(lambda: node.get_children(), "the call")
+        engine.is_open.set()
+        eventually(runtime.questions, "the question")
+        runtime.answer(runtime.questions()[0].id, "red")
+        assert node.result(PATIENCE) == ["red"]
+    finally:
+        first.close()
+
+
+class Patient(Runtime):
+    """Cancels a call once, and waits for its end."""
+
+    patience = 3600.0
+
+
+class Stuck(WrappedEngine):
+    """Does not answer when a drive of a queue is submitted."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(InProcess())
+        self.is_stuck = threading.Event()
+        self._queue = queue
+
+    async def submit(self, ticket: Ticket) -> None:
+        if ticket.queue == self._queue:
+            self.is_stuck.set()
+            await asyncio.Event().wait()
+        await super().submit(ticket)
+
+
+def test_a_caller_is_given_up_though_its_call_is_just_being_submitted(workers: Workers):
+    work, engine = calling("work", remote("double", Place())), Stuck("far")
+    runtime = Patient([work], store=workers.url, worker=serving("near"), engine=engine)
+    first = Serving(runtime)
+    try:
+        node = runtime.invoke(work, {"n": 2}).id
+        eventually(engine.is_stuck.is_set)
+        first.drain()
+        for queue in ("near", "far"):
+            workers(work, worker=serving(queue))
+        with attach(workers.url) as observer:
+            eventually(lambda: observer.get_view(node).outputs == [4])
+    finally:
+        first.close()
 
 
 @pytest.mark.parametrize("answer", ["use: 5", None])

@@ -26,9 +26,11 @@ from treefold.toolbox import human_in_loop
 PATIENCE = 30.0
 
 
-def eventually(check: Callable[[], object], what: str = "it") -> None:
+def eventually(
+    check: Callable[[], object], what: str = "it", *, patience: float = PATIENCE
+) -> None:
     """Wait until *check* returns something true."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while not check():
         assert time.monotonic() < end, f"{what} did not happen"
         time.sleep(0.01)

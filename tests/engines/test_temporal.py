@@ -31,6 +31,8 @@ def journal() -> str:
 
 class TestTemporal(EngineSuite):
     quiet = 0.1
+    # The server counts the backlog approximately: on a busy machine it was off by one for long.
+    tells_running = False
     target: ClassVar[str]
 
     @pytest.fixture(autouse=True)

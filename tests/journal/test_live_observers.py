@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 import treefold
+from support import blocked_runtime
 from treefold import (
     AgentFunction,
     CodeFunction,
@@ -23,10 +24,10 @@ from treefold import (
     SqliteStore,
     ToolUse,
 )
-from treefold.core.errors import InvalidValueError, UnknownNodeError
+from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError
 from treefold.models import OpenAIModel
 from treefold.runtime.durable.live_text import LiveTextReader
-from treefold.stores import Store
+from treefold.stores import Entry, Store
 from treefold.testing import ScriptedModel
 from wire import openai_wire
 from wire.replies import Wait
@@ -296,3 +297,77 @@ def test_what_a_killed_driver_was_told_is_gone_with_the_next(tmp_path: Path):
     with Runtime(store=path), treefold.attach(path) as observer:
         assert observer.is_driven
         assert not (tmp_path / "run.db-live").exists()
+
+
+# --- what is not written yet
+
+
+async def _double(ctx: RunContext, n: int) -> int:
+    return 2 * n
+
+
+double = CodeFunction(callable=_double, name="double")
+
+
+def test_a_call_is_known_to_observers_of_its_process_as_soon_as_it_is_made(store: Store):
+    with blocked_runtime(double, store=store) as runtime, seen_from(store) as observer:
+        node = runtime.invoke(double, {"n": 2})
+        assert store.find(node=node.id) is None
+        view = observer.get_view(node.id)
+        assert (view.fn, view.state.value, view.inputs) == ("double", "waiting", {"n": 2})
+    assert node.result(PATIENCE) == 4
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        lambda observer, id: observer.tree_of(id) == id,
+        lambda observer, id: observer.trees_of([id]) == {id: id},
+        lambda observer, id: observer.trees()[-1].id == id,
+        lambda observer, id: observer.watch(id).result().id == id,
+        lambda observer, id: observer.stack(id)[0].node_id == id,
+        lambda observer, id: observer.events(id).read()[0].node == id,
+    ],
+    ids=["tree_of", "trees_of", "trees", "watch", "stack", "events"],
+)
+def test_every_way_to_ask_for_a_call_knows_it_at_once(
+    store: Store, known: Callable[[Observer, int], bool]
+):
+    with blocked_runtime(double, store=store) as runtime, seen_from(store) as observer:
+        assert known(observer, runtime.invoke(double, {"n": 2}).id)
+
+
+def test_a_child_is_known_to_observers_on_the_loop_as_soon_as_it_is_made(store: Store):
+    async def caller(ctx: RunContext) -> str:
+        child = ctx.invoke(double, {"n": 2})
+        with seen_from(store) as observer:
+            return observer.get_view(child.id).fn
+
+    function = CodeFunction(callable=caller, name="caller", uses=[double])
+    with Runtime([function], store=store) as runtime:
+        assert runtime.invoke(function).result(PATIENCE) == "double"
+
+
+class Full(MemoryStore):
+    """A store that keeps nothing once it is full."""
+
+    is_full = False
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        if self.is_full:
+            raise StoreError(self.name, "the disk is full")
+        return super().append(entries)
+
+
+def test_a_call_that_cannot_be_written_is_not_said_to_be_unknown():
+    store = Full()
+    with blocked_runtime(double, store=store) as runtime, seen_from(store) as observer:
+        store.is_full = True
+        node = runtime.invoke(double, {"n": 2})
+        with pytest.raises(StoreError, match="the disk is full"):
+            observer.get_view(node.id)
+        with pytest.raises(UnknownNodeError):
+            observer.get_view(4711)
+        assert [tree.function for tree in observer.trees()] == ["block"]
+        store.is_full = False
+        assert observer.get_view(node.id).fn == "double"

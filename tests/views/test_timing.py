@@ -140,17 +140,63 @@ def test_the_critical_path_follows_the_call_that_ended_last():
     ]
 
 
-def test_a_call_that_began_while_another_ran_does_not_hide_what_came_before():
+def test_a_call_that_is_still_open_when_another_begins_does_not_delay_that():
     view = call(
         "top",
         "success",
-        call("a", "success", start=0, end=8),
+        call("a", "success", start=1, end=8),
         call("b", "success", start=5, end=10),
         start=0,
         end=10,
     )
     _, timing = timed(view)
-    assert path(timing) == [("a", "tool", 0, 5), ("b", "tool", 5, 10)]
+    assert path(timing) == [("top", "tool", 0, 5), ("b", "tool", 5, 10)]
+
+
+def test_of_calls_made_together_only_the_last_to_end_is_on_the_path():
+    # On a busy machine it takes a while to make them.
+    made = [call(f"part {n}", "success", start=n, end=20 + (7 * n) % 5) for n in range(5)]
+    view = call("top", "success", *made, start=0, end=25)
+    _, timing = timed(view)
+    assert path(timing) == [
+        ("top", "tool", 0, 2),
+        ("part 2", "tool", 2, 24),
+        ("top", "tool", 24, 25),
+    ]
+
+
+def test_a_call_waited_for_the_one_whose_end_let_it_begin():
+    # Two at a time: the third began when the second had ended.
+    view = call(
+        "top",
+        "success",
+        call("first", "success", start=0, end=10),
+        call("second", "success", start=0, end=6),
+        call("third", "success", start=6, end=12),
+        start=0,
+        end=12,
+    )
+    _, timing = timed(view)
+    assert path(timing) == [("second", "tool", 0, 6), ("third", "tool", 6, 12)]
+
+
+def test_clocks_that_differ_a_little_hide_no_call():
+    view = call(
+        "top",
+        "success",
+        call("elsewhere", "success", start=0, end=60.02),  # by the clock of another machine
+        call("here", "success", start=60, end=70),
+        start=0,
+        end=70,
+    )
+    _, timing = timed(view)
+    assert path(timing) == [("elsewhere", "tool", 0, 60), ("here", "tool", 60, 70)]
+
+
+def test_of_open_calls_the_first_is_on_the_path():
+    view = call("top", "running", call("a", "running", start=1), call("b", "running", start=2))
+    _, timing = timed(view, now=5)
+    assert path(timing) == [("top", "tool", 0, 1), ("a", "tool", 1, 5)]
 
 
 def test_calls_of_the_source_of_a_fork_take_no_time_of_the_fork():
@@ -204,6 +250,7 @@ def test_spans_fill_each_call_and_the_path_fills_the_run(seed: int):
             assert span.kind != following.kind
     reached = timing.start
     for step in timing.path:
+        assert step.kind != "calls"
         assert step.start == pytest.approx(reached)
         reached = step.end
     assert reached == pytest.approx(timing.end)

@@ -71,12 +71,12 @@ class ActivityEngine:
         self._timing = timing
         self._delays = delays
         self._name = f"Temporal at {connection['target_host']}"
-        self._client: Client
+        self._connected: Client | None = None
 
     async def open(self, journal: str = "") -> None:
         try:
             async with asyncio.timeout(self._timing.patience):
-                self._client = await Client.connect(
+                self._connected = await Client.connect(
                     **self._connection, runtime=_runtime(os.getpid())
                 )
         except (TimeoutError, RuntimeError) as error:
@@ -86,8 +86,13 @@ class ActivityEngine:
 
     async def close(self) -> None:
         # The SDK closes a connection when nothing refers to it.
-        with suppress(AttributeError):
-            del self._client
+        self._connected = None
+
+    @property
+    def _client(self) -> Client:
+        if self._connected is None:
+            raise EngineError(self._name, "the engine was closed")
+        return self._connected
 
     async def submit(self, ticket: Ticket) -> None:
         for id in self._ids(ticket.node):

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
+from contextlib import suppress
 
 from temporalio.worker import (
     CustomSlotSupplier,
@@ -82,4 +83,6 @@ class SharedSlots(CustomSlotSupplier):
             if isinstance(permit, _Permit):
                 self._polls[permit.queue] += polls
             self._used += used
-        self._loop.call_soon_threadsafe(self._changed.set)
+        # The SDK may give a slot back when the loop has ended.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._changed.set)

@@ -16,8 +16,8 @@ class Temporal(ServerEngine):
     Each drive that is queued or runs is an activity without a workflow, whose only argument is the
     id of the drive; each queue is a task queue. The server needs to support standalone activities.
 
-    Priorities from 2 to -2 are told apart, and are kept about. The times of tickets are those of
-    the clock of this machine.
+    Priorities from 2 to -2 are distinct, and their order is approximate. The times of tickets are
+    those of the clock of this machine.
 
     Args:
         target: host and port of the server.

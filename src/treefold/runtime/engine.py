@@ -550,7 +550,7 @@ class Engine:
                     node = self._node(record, request, self._loop_handle(), tree, above)
                     node.remote_cancel = None if above is None else above.remote_cancel
                     nodes[node.id] = node
-                    # If this process runs the tree, its own nodes are the ones to be found.
+                    # A tree that this process has taken over is found as the one that it runs.
                     if above is not None and self._trees.get(above.id) is above:
                         self._trees.add(node)
             elif node is not None:

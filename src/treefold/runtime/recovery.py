@@ -190,7 +190,8 @@ class Recovery:
 
     def note_end(self, node: CallNode) -> None:
         """Note the end of a call that was open when its tree was loaded."""
-        self._board.forget_old(node.id)
+        if self._is_run(node):
+            self._board.forget_old(node.id)
         if node.parent is None:
             self.parked.discard(node.id)
         elif node.tree.id in self.parked:
@@ -251,12 +252,21 @@ class Recovery:
         """Return what reads the events of a tree, for streams of events."""
         return JournalEvents(self.store, tree, self.journal.changes, writer=self.journal)
 
-    def forget(self, root: CallNode, nodes: Iterable[CallNode]) -> None:
-        """Forget a tree that this process does not run any more, and the questions of *nodes*."""
+    def forget(self, root: CallNode) -> None:
+        """Forget a tree that this process does not run any more."""
         self._trials.forget(root)
         self.recovered.pop(root.id, None)
-        for node in nodes:
-            self._board.forget(node.id)
+        for node in subtree(root):
+            if self._is_run(node):
+                self._board.forget(node.id)
+
+    def _is_run(self, node: CallNode) -> bool:
+        """Whether no other node of this process runs the same call.
+
+        A remote call that runs here apart from its caller has two: one that runs, and one in the
+        tree of the caller that follows it.
+        """
+        return self._engine.loaded(node.id) in {node, None}
 
     # Closing
 

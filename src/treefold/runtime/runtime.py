@@ -68,12 +68,12 @@ class SharedWork(Protocol):
     settings: WorkerSettings
 
     def start(self, loop_handle: LoopHandle) -> None: ...
+    def stop_taking(self) -> None: ...
     async def stop(self) -> None: ...
     def close(self) -> None: ...
     async def work(self, queues: Collection[str], slots: int, drain: float, stop: Stop) -> None: ...
     def status(self) -> WorkerStatus: ...
     def elsewhere(self, node: CallNode) -> Control | None: ...
-    def tree_of(self, node: CallNode) -> ViewSource: ...
     def questions(self) -> list[Question]: ...
     def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None: ...
 
@@ -380,7 +380,13 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         ``for`` or ``async for``; it raises TimeoutError if nothing happens for *timeout* seconds.
         """
         found = self._engine.find(node)
-        tree = found.tree if self._worker is None else self._worker.tree_of(found)
+        tree: ViewSource = found.tree
+        if self._worker is not None:
+            from treefold.runtime.cluster.current_tree import (  # noqa: PLC0415 - only shared stores
+                CurrentTree,
+            )
+
+            tree = CurrentTree(self._engine, found.id)
         return Watch(found.loop_handle, tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
 
     def events(self, node: Node | int, after: int = 0, timeout: float | None = None) -> EventStream:
@@ -699,6 +705,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             asyncio.run_coroutine_threadsafe(ending, loop_handle.loop).result()
 
     async def _end(self, *, cancel: bool) -> None:
+        if cancel and self._worker is not None:
+            # What is taken now would be run without being recorded.
+            self._worker.stop_taking()
         try:
             await self._trees.end(cancel=cancel, suspend=self._suspend)
         finally:

@@ -49,7 +49,10 @@ class TreeRegistry:
             self._roots[node.id] = node
 
     def add_missing(self, nodes: Iterable[CallNode]) -> None:
-        """Add nodes, except for calls that run here on their own and have other nodes."""
+        """Add those of *nodes* whose id is not found.
+
+        A remote call that this process runs, apart from its caller, is found as the node that runs.
+        """
         for node in nodes:
             if node.id not in self._nodes:
                 self.add(node)
@@ -160,13 +163,17 @@ class TreeRegistry:
             self.forget(root)
 
     def forget(self, root: CallNode) -> None:
-        """Remove a tree and all of its nodes."""
+        """Remove a tree, or a remote call that runs apart from its caller, and all of its nodes."""
         if self._roots.get(root.id) is root:
             del self._roots[root.id]
-        for node in subtree(root):
-            # A remote call in it may run here on its own, with other nodes.
+        for node in [root] if root.child_calls is None else subtree(root):
             if self._nodes.get(node.id) is node:
                 del self._nodes[node.id]
+        above = None if root.parent is None else self._nodes.get(root.parent.id)
+        # The tree of the caller may be here as well, with nodes that follow the call.
+        for follower in () if above is None else above.children:
+            if follower.id == root.id and follower is not root:
+                self.add_missing(subtree(follower))
 
     def close_bags(self, root: CallNode) -> "asyncio.Task[None] | None":
         """Start the task that closes the bags of a tree; None if it has no bags."""

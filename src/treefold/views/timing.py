@@ -10,7 +10,6 @@ Does not draw. The time of a call is split into kinds:
     calls: a call that it made was open, which has that time.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,6 +27,9 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 Stretch = tuple[float, float]  # from and to, in seconds since the epoch
 
 _SAME: Final = 0.000_01  # seconds; the times of views are rounded to microseconds
+# The part of its time for which a call may seem open when the next one begins, and count as ended:
+# times are rounded, and clocks of several machines differ.
+_OVERLAP: Final = 0.1
 
 
 class Span(NamedTuple):
@@ -195,26 +197,20 @@ def _critical_path(
     """Return the critical path, found backwards from the end.
 
     A call waited for the one of its calls that ended last; before that one began, for the one that
-    had ended last by then, and so on. What is left is the time of the call itself.
+    had ended last by then, and so on. What is left is the time of the call itself: one that was
+    still open when the next began did not delay that, unless code waited for a value that it sent.
     """
     steps: list[PathStep] = []
     stack: list[tuple[NodeView, float, float]] = [(top, *bounds[top.id])]
     while stack:
         view, low, high = stack.pop()
         own: list[Stretch] = []
-        children = sorted(view.children, key=lambda child: bounds[child.id][0])
-        starts = [bounds[child.id][0] for child in children]
-        # The last to end of the calls that began before each one, and of that one.
-        latest: list[NodeView] = []
-        for child in children:
-            if not latest or bounds[child.id][1] >= bounds[latest[-1].id][1]:
-                latest.append(child)
-            else:
-                latest.append(latest[-1])
         at = high
-        while (before := bisect_left(starts, at)) and at > low:
-            child = latest[before - 1]
+        # The last to end first; of several, the one that began first.
+        for child in sorted(view.children, key=lambda child: _last_first(bounds[child.id])):
             begun, ended = bounds[child.id]
+            if begun >= at or ended - at > (ended - begun) * _OVERLAP:
+                continue
             ended = min(ended, at)
             if ended <= low:
                 break
@@ -227,19 +223,28 @@ def _critical_path(
     return steps
 
 
+def _last_first(bounds: Stretch) -> Stretch:
+    begun, ended = bounds
+    return -ended, begun
+
+
 def _own_steps(view: NodeView, own: list[Stretch], spans: list[Span]) -> list[PathStep]:
     """Return *own*, stretches of the time of *view* from last to first, by their kinds."""
     stretches = [stretch for stretch in reversed(own) if stretch[1] > stretch[0]]
     found: list[PathStep] = []
     place = 0
-    for start, end in stretches:
-        while place < len(spans) and spans[place].end <= start:
+    for stretch in stretches:
+        while place < len(spans) and spans[place].end <= stretch[0]:
             place += 1
         over = place
-        while over < len(spans) and spans[over].start < end:
-            kind, low, high = spans[over]
-            found.append(PathStep(view, kind, max(low, start), min(high, end)))
+        parts: list[Span] = []
+        while over < len(spans) and spans[over].start < stretch[1]:
+            kind, start, end = spans[over]
+            # It did not wait for the calls that were open, so its own code ran.
+            own_kind: Kind = "tool" if kind == "calls" else kind
+            parts.append(Span(own_kind, max(start, stretch[0]), min(end, stretch[1])))
             over += 1
+        found += [PathStep(view, *part) for part in _joined(parts)]
     return found
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from chat_helpers import Assistant, User, asked, written
 from shared_stores import LEASE, TreeWriter, info, wait_until
+from support import blocked_runtime
 from treefold import AgentOptions, Client, MemoryStore, Runtime, SessionStore, SqliteStore, attach
 from treefold.core.code import CodeFunction
 from treefold.core.errors import InvalidValueError, StoreError, UsageError
@@ -67,6 +68,18 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(__import__("sys").modules, "treefold.stores.postgres.store", None)
     with pytest.raises(UsageError, match=r"pip install 'treefold\[postgres\]'"):
         open_store("postgresql://localhost/db")
+
+
+def test_a_call_is_known_to_observers_of_its_process_as_soon_as_it_is_made(postgres_url: str):
+    with (
+        blocked_runtime(WORK, store=postgres_url) as runtime,
+        attach(postgres_url) as observer,
+    ):
+        first, second = (runtime.invoke(WORK, {"n": n}).id for n in range(2))
+        assert observer.trees_of([first, second, 4711]) == {first: first, second: second}
+        third = runtime.invoke(WORK, {"n": 3}).id
+        assert observer.get_view(third).inputs == {"n": 3}
+        assert runtime.invoke(WORK, {"n": 4}).id == observer.trees()[-1].id
 
 
 def test_an_observer_sees_a_tree_grow_and_hears_of_it_at_once(postgres_url: str, tmp_path: Path):

@@ -1,14 +1,16 @@
-"""Parking a tree while messages are posted for it: none is lost, in thousands of interleavings."""
+"""Parking a drive while messages are posted for it, or its calls end: no wake-up is lost."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
+from cluster.leases import connect
 from shared_stores import LEASE, PATIENCE, TreeWriter, info, wait_until
-from treefold.core.shared_store import Ownership, Ticket
+from treefold.core.shared_store import Batch, Ownership, Ticket
 from treefold.stores.postgres import PostgresStore
-from treefold.testing.store_suite import at_once
+from treefold.testing.store_suite import at_once, called, ended
 
-ROUNDS = int(os.environ.get("PARKINGS", "1500"))
+ROUNDS = 10_000 if os.environ.get("TREEFOLD_CLUSTER") == "exhaustive" else 1500
 
 
 class Inbox:
@@ -66,3 +68,40 @@ def test_no_message_is_lost_in_any_interleaving(postgres_url: str):
         assert len(set(inbox.parked)) == len(inbox.parked)
         assert len(inbox.parked) > ROUNDS // 10
         assert desk.inbox() == []
+
+
+def test_a_remote_call_that_ends_while_its_caller_is_being_parked_wakes_it(postgres_url: str):
+    """The caller is a remote call itself: its drive is not the one that all entries lock."""
+    tree = Ownership(1, 1, 1)
+    entries = [called(1), called(2, tree=1, parent=1)]
+    with (
+        PostgresStore(postgres_url) as one,
+        PostgresStore(postgres_url) as two,
+        connect(postgres_url) as slow,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        worker = one.join(info(), lease=LEASE)
+        two.join(info(), lease=LEASE)
+        one.append_batches([Batch(ownership=tree, entries=entries, tickets=[Ticket(node=2)])])
+        caller = one.adopt(2)
+        assert caller is not None
+        entries = [called(3, tree=1, parent=2)]
+        one.append_batches([Batch(ownership=caller, entries=entries, tickets=[Ticket(node=3)])])
+        call = two.adopt(3)
+        assert call is not None
+
+        def end() -> bool:
+            two.append_batches([Batch(ownership=call, entries=[ended(3, tree=1)])])
+            return two.release(call, parked=False)
+
+        with slow.transaction():
+            release = "SELECT release(%s::bigint, 2, %s::integer, true, ARRAY[3]::bigint[])"
+            assert slow.execute(release, (worker, caller.epoch)).fetchall() == [(True,)]
+            released = thread.submit(end)
+            blocks = (
+                "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted"
+                " AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
+            )
+            wait_until(lambda: released.done() or slow.execute(blocks).fetchall() == [(True,)])
+        assert released.result(PATIENCE)
+        assert one.owed(9) == [Ticket(node=2)]

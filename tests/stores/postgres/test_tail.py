@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import psycopg
 
 from postgres_server import shared_url
-from shared_stores import LEASE, info
+from shared_stores import LEASE, info, kill_listeners
 from treefold.core.shared_store import Batch, Ownership, Ticket
 from treefold.core.store import Entry
 from treefold.stores.postgres import PostgresStore
@@ -28,15 +28,6 @@ def write(store: PostgresStore, drive: Ownership, number: int) -> list[int]:
         number += len(entries)
         written += len(entries)
     return places
-
-
-def kill_listeners(journal: str) -> int:
-    with psycopg.connect(shared_url(), autocommit=True) as connection:
-        killed = connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = %s",
-            (f'LISTEN "treefold_{journal}"',),
-        ).fetchall()
-        return len(killed)
 
 
 def test_a_tail_misses_nothing_and_reads_nothing_twice(postgres_url: str):

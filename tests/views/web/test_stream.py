@@ -283,6 +283,18 @@ def test_without_a_tree_only_the_runs_and_questions_are_told(
     assert seen[-1].data["trees"][0]["id"] == node.id
 
 
+def test_a_run_that_is_not_there_yet_can_be_waited_for(
+    runtime: Runtime, garden: Garden, client: httpx.Client
+):
+    with client.stream("GET", "/api/stream?about=1") as response:
+        told = (one.data for one in messages(response.iter_lines()) if one.event == "trees")
+        assert next(told)["trees"] == []
+        node = runtime.invoke(garden.top)
+        [row] = next(data["trees"] for data in told)
+    assert row["id"] == node.id == 1
+    assert first_messages(client, "/api/stream?about=2")[0].data["trees"] == []
+
+
 def test_a_head_of_a_stream_is_no_stream(client: httpx.Client):
     head = client.head("/api/stream")
     assert (head.status_code, head.content) == (200, b"")

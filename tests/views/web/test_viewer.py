@@ -15,12 +15,12 @@ import httpx
 import pytest
 
 import treefold
-from support import wait
+from support import blocked_runtime, wait
 from treefold import CodeFunction, MemoryStore, RunContext, Runtime, StoreError
-from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.errors import InvalidValueError, StoreBusyError, UsageError
 from treefold.views.web import Viewer, view
 from treefold.views.web.server import PORT
-from viewing import client_of
+from viewing import client_of, messages
 
 
 async def add(ctx: RunContext, a: int, b: int) -> int:
@@ -52,6 +52,34 @@ async def test_it_serves_next_to_a_run_on_a_loop():
                 while (told := (await client.get("/api/nodes/1")).json()).get("outputs") != 3:
                     pass
     assert (told["fn"], told["state"]) == ("add", "success")
+
+
+def test_a_run_can_be_followed_as_soon_as_it_was_made():
+    with (
+        blocked_runtime(adding, store=MemoryStore()) as runtime,
+        view(runtime, port=0) as viewer,
+        client_of(viewer) as client,
+    ):
+        node = runtime.invoke(adding, {"a": 1, "b": 2})
+        with client.stream("GET", f"/api/stream?tree={node.id}") as response:
+            assert response.status_code == 200
+            told = messages(response.iter_lines())
+            [row] = next(one.data for one in told if one.event == "rows")["rows"]
+    assert (row["id"], row["fn"], row["state"]) == (node.id, "add", "waiting")
+
+
+class Busy(MemoryStore):
+    """A store in which nothing can be found just now."""
+
+    def find(self, *, node: int) -> int | None:
+        raise StoreBusyError(self.name, "another program has had it locked for too long")
+
+
+def test_a_busy_store_is_one_to_ask_again():
+    with view(Busy(), port=0) as viewer, client_of(viewer) as client:
+        refused = client.get("/api/stream?tree=1")
+    assert refused.status_code == 503
+    assert "locked for too long" in refused.json()["error"]
 
 
 def test_a_store_and_a_file_are_shown_as_well(journal: Path):

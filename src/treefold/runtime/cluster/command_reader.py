@@ -6,18 +6,39 @@ its commands is being executed; see ``Run``.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from treefold.core.errors import ClosedError, StoreError
 from treefold.core.shared_store import SharedStore
 from treefold.core.store import Message
 from treefold.runtime.durable.inbox import Execute, Inbox
+from treefold.runtime.loops.loop_handle import LoopHandle
 
 log = logging.getLogger(__name__)
 
 _SOON: Final = 0.05  # seconds
+
+
+class CommandedDrives(Protocol):
+    """The drives of this process, as far as commands are concerned; see ``Runs``."""
+
+    def owned(self) -> Collection[int]:
+        """Return the topmost nodes of all drives; from any thread."""
+        ...
+
+    def begin_commands(self, node: int) -> bool:
+        """Keep a drive here while commands are executed; False if it cannot be. On the loop."""
+        ...
+
+    def end_commands(self, node: int) -> None:
+        """End what ``begin_commands`` began; on the loop."""
+        ...
+
+    def may_forget(self, node: int) -> bool:
+        """Whether commands that were executed may be deleted; from any thread."""
+        ...
 
 
 class CommandReader:
@@ -25,33 +46,25 @@ class CommandReader:
 
     Args:
         interval: seconds between two readings if nothing wakes it.
-        owned: returns the drives of this process.
-        begin: is called before the commands of a drive are executed; False if they must not be.
-        end: is called afterwards.
         execute: executes one command.
-        may_forget: whether the messages of a drive may be deleted; not if others have adopted it.
     """
 
     def __init__(
         self,
         store: SharedStore,
         inbox: Inbox,
-        interval: float,
+        drives: CommandedDrives,
+        loop_handle: LoopHandle,
         *,
-        owned: Callable[[], Collection[int]],
-        begin: Callable[[int], bool],
-        end: Callable[[int], None],
+        interval: float,
         execute: Execute,
-        may_forget: Callable[[int], bool],
     ) -> None:
         self._store = store
         self._inbox = inbox
         self._interval = interval
-        self._owned = owned
-        self._begin = begin
-        self._end = end
+        self._owned_drives = drives
+        self._loop_handle = loop_handle
         self._execute = execute
-        self._may_forget = may_forget
         self._drives: dict[int, int] = {}  # the drives of executed messages
         self._wake = threading.Event()
         self._closed = False
@@ -81,7 +94,7 @@ class CommandReader:
             self._wake.wait(_SOON if self._inbox.has_executed else self._interval)
             self._wake.clear()
             try:
-                if not self._closed and (owned := self._owned()):
+                if not self._closed and (owned := self._owned_drives.owned()):
                     self._process(self._store.inbox_of(owned))
                 self._delete_saved()
             except (StoreError, ClosedError) as error:
@@ -89,19 +102,19 @@ class CommandReader:
 
     def _process(self, messages: Mapping[int, list[Message]]) -> None:
         for drive, posted in messages.items():
-            if self._begin(drive):
+            if self._loop_handle.run_sync(self._owned_drives.begin_commands, drive):
                 try:
                     self._drives.update((message.id, drive) for message in posted)
                     self._inbox.execute(posted, self._execute)
                 finally:
-                    self._end(drive)
+                    self._loop_handle.run_sync(self._owned_drives.end_commands, drive)
 
     def _delete_saved(self) -> None:
         """Delete the messages whose effects are durable."""
         for message in self._inbox.saved():
             drive = self._drives[message]
             # Otherwise its new owner executes the command.
-            if self._may_forget(drive):
+            if self._owned_drives.may_forget(drive):
                 self._store.done(message)
             self._inbox.forget(message)
             del self._drives[message]

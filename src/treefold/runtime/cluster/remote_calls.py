@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from treefold.core.call_request import CallRequest
 from treefold.core.decisions import Rules
-from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.errors import FencedError, InvalidValueError, UsageError
 from treefold.core.events import StopCause
 from treefold.core.function import RunContext
 from treefold.core.shared_store import Ownership, Ticket
@@ -77,30 +78,38 @@ class RemoteCalls:
         node.context = context
         loop, name = node.loop_handle.loop, node.record.requested.function
         node.task = loop.create_task(self._wait(node, context), name=f"remote {name}")
+        node.task.add_done_callback(partial(self._stop_waiting, node))
 
     async def _wait(self, node: CallNode, context: RunContext) -> None:
         here, journal = self.waiting[node.id], node.tree.journal
         assert journal is not None  # it is in the store
-        requested = node.record.requested
-        try:
-            await self._submit(Ticket(node=node.id, queue=requested.queue), node)
-            while not node.has_ended and not here.done():
-                try:
-                    await _first(node, here)
-                except asyncio.CancelledError:
-                    node.suspend_if_loop_ends()
-                    if journal.is_closed:
-                        # This process stops; the call continues elsewhere.
-                        node.end(node.cancelled_outcome())
-                        return
-                    # Other code cancelled this task, and the call with it.
-                    reason = node.cancel_reason or "cancelled"
-                    self._cancel(node.id, reason, StopCause.Cancelled)
-            if here.done() and not node.has_ended:
-                await run_call(node, context)
-        finally:
-            self.waiting.pop(node.id, None)
-            self._follower.forget(node)
+        is_submitted = False
+        while not node.has_ended and not here.done():
+            try:
+                if not is_submitted:
+                    await self._submit(
+                        Ticket(node=node.id, queue=node.record.requested.queue), node
+                    )
+                    is_submitted = True
+                await _first(node, here)
+            except asyncio.CancelledError:
+                node.suspend_if_loop_ends()
+                if journal.is_closed:
+                    return  # this process stops, and the call continues elsewhere
+                # Other code cancelled this task, and the call with it.
+                reason = node.cancel_reason or "cancelled"
+                self._cancel(node.id, reason, StopCause.Cancelled)
+            except FencedError:
+                return  # another worker runs the caller, and waits for the call
+        if here.done() and not node.has_ended:
+            await run_call(node, context)
+
+    def _stop_waiting(self, node: CallNode, task: "asyncio.Task[None]") -> None:
+        """Forget a call that *task* awaits no longer; end its node if it continues elsewhere."""
+        self.waiting.pop(node.id, None)
+        self._follower.forget(node)
+        # Here and not in the task, which may have been cancelled before its first line.
+        node.end_if_never_begun(task)
 
     def follow_loaded(self, root: CallNode, journal: DriveJournal) -> None:
         """Follow the open remote calls in a tree that was adopted.

@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from treefold.core.agent_events import NoticeGiven
-from treefold.core.errors import FencedError, InvalidValueError, StoreError
+from treefold.core.errors import ClosedError, FencedError, InvalidValueError, StoreError
 from treefold.core.events import Event
 from treefold.core.question import Question
 from treefold.core.shared_store import Ownership, SharedStore
+from treefold.core.states import NodeState
 from treefold.core.store import Message
 from treefold.core.work_engine import Taken
 from treefold.runtime.calls.node import CallNode
@@ -139,7 +140,7 @@ class Runs:
             self._taking.add(node)
             try:
                 run = await self._adopt(node)
-            except StoreError as error:
+            except (StoreError, ClosedError) as error:
                 log.warning("tree %d is taken later: %s", node, error)
                 return Taken.Later
             finally:
@@ -254,11 +255,12 @@ class Runs:
     def _run_in_place(self, ownership: Ownership) -> Run | None:
         """Run a remote call whose caller this process runs, as part of that tree.
 
-        If another worker has begun it, what that one has written has to be read first.
+        If another worker has begun it, what that one has written has to be read first, and the
+        questions that are open.
         """
-        is_new = is_remote(ownership) and not ownership.written
-        node = self._engine.loaded(ownership.node) if is_new else None
-        if node is None or not self._remote_calls.run_here(node):
+        node = self._engine.loaded(ownership.node) if is_remote(ownership) else None
+        is_new = node is not None and node.state is NodeState.Waiting and not ownership.written
+        if node is None or not is_new or not self._remote_calls.run_here(node):
             return None
         journal = node.tree.journal
         assert isinstance(journal, DriveJournal)  # as in every shared store
@@ -290,12 +292,19 @@ class Runs:
         return run
 
     def _read(self, ownership: Ownership) -> _Read:
-        """Read a tree that was adopted, and prepare to write it; in a thread."""
+        """Read a tree that was adopted, and prepare to write it; in a thread.
+
+        Raises:
+            ClosedError: nothing would be recorded any more.
+        """
         reader = TreeReader(self._store, ownership.tree)
         events = self._engine.restored(reader.read())
+        journal = self._source.adopt(ownership, reader.numbers, reader.place)
+        if journal.is_closed:
+            raise ClosedError("the runtime is being closed")
         return _Read(
             events=events,
-            journal=self._source.adopt(ownership, reader.numbers, reader.place),
+            journal=journal,
             questions=self._store.pending(ownership.tree),
             messages=[*self._store.inbox_of([ownership.node]).get(ownership.node, ())],
             was_killed=self._store.attempts(ownership.node) > 0,
@@ -346,7 +355,9 @@ class Runs:
             # tree is released when this worker leaves, for others to resume.
             return True
         # From here to the closing of the journal nothing is awaited.
-        if run.is_executing or not run.is_idle or not journal.is_saved:
+        if self._is_executing(run) or not run.is_idle or not journal.is_saved:
+            return False
+        if not root.has_ended and self._why_kept(run) is not None:
             return False
         run.is_leaving = True
         journal.close()
@@ -374,9 +385,17 @@ class Runs:
 
     def _why_kept(self, run: Run) -> str | None:
         """Return why a parked tree has to stay in this process, or None."""
-        if any(other is not run and other.journal is run.journal for other in self._runs.values()):
+        if len(self._sharing(run)) > 1:
             return "a remote call in it runs here, too"
         return run.why_kept()
+
+    def _sharing(self, run: Run) -> list[Run]:
+        """Return *run* and those of the remote calls that run as part of the same tree."""
+        return [other for other in self._runs.values() if other.journal is run.journal]
+
+    def _is_executing(self, run: Run) -> bool:
+        """Whether commands are being executed that would be lost if *run* was given up."""
+        return any(other.is_executing for other in self._sharing(run))
 
     def _give_notice(self, run: Run, why: str) -> None:
         text = f"it waits for a person, and stays in this process: {why}"
@@ -388,29 +407,22 @@ class Runs:
     async def _unload(self, journal: DriveJournal, root: CallNode) -> None:
         """Remove a tree from memory without recording anything."""
         journal.close()
-        # A remote call in it may run here, too, on its own.
-        own = self._remote_calls.run_with(root)
         if not root.has_ended:
             root.tree.freeze()
             root.cancel_on_loop("it is run elsewhere")
             await root.ended()
         self._remote_calls.forget_loaded(root)
-        self._recovery.forget(root, own)
+        self._recovery.forget(root)
         if root.parent is None:
             self._engine.forget_key(root)
         # Nothing else would close them: the tree is not in memory any more.
         self._registry.close_bags(root)
         self._registry.forget(root)
         self._source.forget(root.id)
-        self._find_again(root)
+        if (replica := self._host.follower.followed(root.tree.id)) is not None:
+            # It was submitted here, or looked at: from here on it is found as the one that follows.
+            self._registry.add_missing(subtree(replica))
         root.tree.wake()
-
-    def _find_again(self, root: CallNode) -> None:
-        """Have the nodes found that stand for *root* in what this process follows, or calls it."""
-        tree = root.tree.id
-        other = self._host.follower.followed(tree) if root.id == tree else self._engine.loaded(tree)
-        if other is not None:
-            self._registry.add_missing(subtree(other))
 
     async def _disown(self, ownership: Ownership) -> None:
         """Give up a drive that could not be resumed."""
@@ -459,11 +471,12 @@ class Runs:
 
     async def _hand_over(self, run: Run) -> None:
         """Give a tree up, so that another worker continues it at once."""
-        if run.is_leaving or run.root.has_ended:
-            return
         with suppress(FencedError):
             await run.journal.saved(run.root)
-        if run.is_leaving:
+        # From here to the closing of the journal nothing is awaited.
+        if run.is_leaving or run.root.has_ended or self._is_executing(run):
+            return
+        if not run.journal.is_saved and not run.is_lost:
             return
         run.is_leaving = True
         ownership = run.ownership
@@ -475,6 +488,9 @@ class Runs:
 
     def lose(self, node: int) -> None:
         """Stop running a tree that another worker has adopted; nothing of that is recorded."""
+        if (run := self._runs.get(node)) is not None:
+            # The tree of a call that runs as part of it cannot continue without the call.
+            node = run.journal.drive.node
         drive, root = self._source.drive_of(node), self._engine.loaded(node)
         if drive is None or root is None:
             return
@@ -498,12 +514,17 @@ class Runs:
         if ownership is not None:
             await insist(partial(self._store.release, ownership, parked=False))
 
+    def owned(self) -> list[int]:
+        """Return the topmost nodes of all drives that this process owns; from any thread."""
+        return self._source.owned()
+
     def begin_commands(self, node: int) -> bool:
         """Keep a tree here while commands are executed; False if it cannot be."""
-        if (run := self._runs.get(node)) is not None:
-            return run.begin_commands()
-        # A tree that was started here is not given up; one that is being adopted is not loaded yet.
-        return node not in self._taking and self._source.drive_of(node) is not None
+        # One that is being adopted is not loaded yet.
+        if node in self._taking or not self._source.is_recording(node):
+            return False
+        # A tree that was started here is not given up.
+        return (run := self._runs.get(node)) is None or run.begin_commands()
 
     def end_commands(self, node: int) -> None:
         """End what ``begin_commands`` began."""

@@ -23,7 +23,6 @@ from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import upwards
 from treefold.runtime.cluster.cluster_allowances import ClusterAllowances
 from treefold.runtime.cluster.command_reader import CommandReader
-from treefold.runtime.cluster.current_tree import CurrentTree
 from treefold.runtime.cluster.dispatcher import Dispatcher
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.cluster.heartbeat import Heartbeat
@@ -45,7 +44,6 @@ from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.observe.observer import Observer
 from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
-from treefold.runtime.trees.watch import ViewSource
 
 log = logging.getLogger(__name__)
 
@@ -125,12 +123,10 @@ class Worker:
         self.commands = CommandReader(
             self.store,
             self._recovery.inbox,
-            self.settings.poll,
-            owned=self._source.owned,
-            begin=lambda node: loop_handle.run_sync(self._runs.begin_commands, node),
-            end=lambda node: loop_handle.run_sync(self._runs.end_commands, node),
+            self._runs,
+            loop_handle,
+            interval=self.settings.poll,
             execute=self._execute,
-            may_forget=self._runs.may_forget,
         )
         self._subscription = self.store.listen(self._hear)
         self.spawn(self.follower.run(), "follower")
@@ -159,6 +155,10 @@ class Worker:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
+
+    def stop_taking(self) -> None:
+        """Take no more trees; on the loop."""
+        self._dispatcher.stop()
 
     async def stop(self) -> None:
         """Stop sweeping and taking trees; those that run here go on."""
@@ -234,8 +234,8 @@ class Worker:
         await journal.saved(node)
         try:
             await self._dispatcher.submit(ticket)
-        except EngineError as error:
-            # It is owed in the store, so a sweep submits it again.
+        except (EngineError, ClosedError) as error:
+            # It is owed in the store, so a sweep submits it again, of another worker if need be.
             log.warning("%s is submitted later: %s", node, error)
 
     # Taking trees
@@ -292,15 +292,7 @@ class Worker:
     def elsewhere(self, node: CallNode) -> Observer | None:
         """Return an observer that posts commands, if this process does not run *node*."""
         top = next(one for one in upwards(node) if one.record.requested.queue or not one.parent)
-        if self._source.drive_of(top.id) is not None:
-            return None
-        # It may have been submitted just now.
-        self._recovery.flush(node.loop_handle)
-        return self._observer
-
-    def tree_of(self, node: CallNode) -> ViewSource:
-        """Return the tree of *node*, though this process takes it over or gives it up."""
-        return CurrentTree(self._engine, node.id)
+        return None if self._source.drive_of(top.id) is not None else self._observer
 
     def questions(self) -> list[Question]:
         """Return the open questions of all trees in the store, oldest first."""

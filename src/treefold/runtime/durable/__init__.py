@@ -3,6 +3,7 @@
 ===================== ==============================================================================
 ``journal_writer``    JournalWriter: writes events to the store in batches, with retries
 ``backlog``           Backlog: the entries that are not durable yet
+``unwritten``         writes calls of this process that an observer asks for
 ``outage``            Outage: a time in which the journal cannot be written
 ``tree_source``       TreeSource: the ids of trees and calls, and the journal of each tree
 ``drive``             Drive: a tree of a shared store that this process runs and writes

@@ -68,12 +68,15 @@ class Inbox:
                 log.warning("what another process asked for has to wait: %s", error)
             return False
         except TreefoldError as error:
+            if self._journal.is_closed:
+                return False
             log.warning("what another process asked for was not done: %s", error)
             # The process that posted it waits for a reply with this key.
             if isinstance(key := command.get("key"), str):
                 self._journal.store.broadcast(refusal_of(key, error))
         self._postponed.discard(message.id)
-        return True
+        # Once the journal is closed, its effects are not recorded: the next driver executes it.
+        return not self._journal.is_closed
 
     def delete_executed(self) -> None:
         """Delete the messages whose effects are all durable."""

@@ -20,13 +20,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from traceback import clear_frames
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from treefold.core.arriving import Delta
 from treefold.core.errors import FencedError, StoreBusyError, StoreError, TooLargeError
 from treefold.core.events import Event
 from treefold.core.function import Node
 from treefold.core.shared_store import SharedStore, is_shared
-from treefold.core.store import Entry, Store, nonblocking
+from treefold.core.store import Call, Entry, Store, nonblocking
 from treefold.core.value_codec import ValueEncoder, unpack
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.durable.backlog import Backlog
@@ -60,6 +61,7 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
         appends: how many batches of a shared store were written.
         written: how many entries they had.
         fenced: how many batches were refused, because another worker has adopted the drive.
+        process: the process that writes; in a forked one, the copy of this writes nothing.
     """
 
     def __init__(self, store: Store, redact: Callable[[str], str] | None) -> None:
@@ -91,6 +93,8 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
         self._writer: threading.Thread | None = None
         self._is_starting = False  # a timer will try again to start the writer thread
         self._live_text = LiveTextWriter(store, self._backlog.number_of, self.changes.wake)
+        self.process = os.getpid()
+        _writers[id(self)] = self
 
     @property
     def path(self) -> str | None:
@@ -181,6 +185,12 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
         """Return arguments as they come back from the journal."""
         encoder = ValueEncoder(self._redact)
         return unpack(encoder.pack_arguments(args), encoder.texts.__getitem__)
+
+    def unwritten_calls(self) -> list[tuple[int, Call]]:
+        """Return the ids and requests of the calls that are not known to be in the store."""
+        with self._lock:
+            entries = self._backlog.entries
+            return [(entry.node, entry.call) for entry in entries if entry.call is not None]
 
     # Waiting until events are durable
 
@@ -486,3 +496,16 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
         for wake in wakes:
             wake()
         self.changes.wake()
+
+
+_writers: Final[WeakValueDictionary[int, JournalWriter]] = WeakValueDictionary()  # by identity
+
+
+def writers_here() -> list[JournalWriter]:
+    """Return the open writers of this process."""
+    # A copy that is made at once: other threads make writers, too.
+    writers = [reference() for reference in _writers.valuerefs()]
+    process = os.getpid()
+    return [
+        one for one in writers if one is not None and one.process == process and not one.is_closed
+    ]

@@ -140,6 +140,11 @@ class SharedTrees:
         journal = self._owned.get(node)
         return None if journal is None else journal.drive
 
+    def is_recording(self, node: int) -> bool:
+        """Whether this process owns a drive and records its events: it is not being given up."""
+        journal = self._owned.get(node)
+        return journal is not None and not journal.is_closed
+
     def adopt(self, ownership: Ownership, lengths: Mapping[int, int], place: int) -> DriveJournal:
         """Return the journal of a drive that was adopted.
 

@@ -24,6 +24,7 @@ from treefold.core.store import Store, TreeRow
 from treefold.core.views import NodeView
 from treefold.runtime.durable.commands import read_command, refusals_in, write_command
 from treefold.runtime.durable.journal_events import JournalEvents
+from treefold.runtime.durable.unwritten import write_calls, write_trees
 from treefold.runtime.observe.observed_tree import ObservedTree, unknown_node
 from treefold.runtime.observe.poll import Poll
 from treefold.runtime.trees.event_stream import EventStream
@@ -63,9 +64,10 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
     """Reads all that is in a journal, and posts commands to its driver.
 
     Commands are written to the journal: a running driver executes them within moments, otherwise
-    the next driver does when it opens the journal. An observer may be used from any thread. Results
-    are plain data, as they were recorded. ``update_seqnum`` counts recorded events, and is
-    comparable between views of one observer only.
+    the next driver does when it opens the journal. An observer may be used from any thread, and
+    knows each call of its own process as soon as it was made. Results are plain data, as they were
+    recorded. ``update_seqnum`` counts recorded events, and is comparable between views of one
+    observer only.
 
     Args:
         store: the journal; the caller closes it.
@@ -107,6 +109,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
     def trees(self) -> list[TreeRow]:
         """Return all top-level calls, oldest first; the key of one without a key is empty."""
+        write_trees(self._store)
         return [replace(tree, key=name_in(tree.key)) for tree in self._store.trees()]
 
     def get_view(self, id: int) -> NodeView:
@@ -131,10 +134,14 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         It takes a store with several owners no longer than ``tree_of`` for one of them.
         """
         store = self._store
-        if is_shared(store):
-            return store.find_all(ids)
-        found = {id: store.find(node=id) for id in ids}
-        return {id: tree for id, tree in found.items() if tree is not None}
+        if not is_shared(store):
+            found = {id: self._find(id) for id in ids}
+            return {id: tree for id, tree in found.items() if tree is not None}
+        known = store.find_all(ids)
+        missing = [id for id in ids if id not in known]
+        if missing and write_calls(store, missing):
+            known |= store.find_all(missing)
+        return known
 
     @property
     def journal(self) -> str:
@@ -388,9 +395,16 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         return tree
 
     def _find_tree(self, id: int) -> int:
-        found = self._store.find(node=id) if isinstance(id, int) else None
+        found = self._find(id) if isinstance(id, int) else None
         if found is None:
             raise unknown_node(self._given, id)
+        return found
+
+    def _find(self, id: int) -> int | None:
+        store = self._store
+        found = store.find(node=id)
+        if found is None and write_calls(store, [id]):
+            found = store.find(node=id)
         return found
 
 

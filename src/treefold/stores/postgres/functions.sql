@@ -53,9 +53,13 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Want the drive that a remote call was made in, now that the call is over: it may have been parked
--- while the call waited for a person. Nobody locks the drive of a caller before that of its call.
+-- while the call waited for a person. The drive of a call is always locked before that of its caller.
 CREATE OR REPLACE FUNCTION wake_caller(one drives) RETURNS void
 LANGUAGE sql AS $$
+    -- Also if it has an owner, who may be parking it just now: an UPDATE would not wait for that.
+    SELECT 1 FROM drives JOIN nodes AS caller ON caller.drive = drives.node
+    JOIN nodes AS call ON call.parent = caller.id
+    WHERE one.node <> one.tree AND call.id = one.node FOR NO KEY UPDATE OF drives;
     UPDATE drives SET wanted = clock_timestamp(), wake_at = NULL
     FROM nodes AS call JOIN nodes AS caller ON caller.id = call.parent
     WHERE one.node <> one.tree AND call.id = one.node AND drives.node = caller.drive

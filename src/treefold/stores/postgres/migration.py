@@ -162,8 +162,8 @@ def _run(connection: Connection, file: str) -> None:
 
 def _finish(connection: Connection) -> None:
     """Write the functions, which need a grant to be called."""
-    # Functions keep this search path. Temporary tables come last, so that nobody can put one in the
-    # place of a table of the journal.
+    # Functions keep this search path. Temporary tables come last, so that no role can put
+    # one in the place of a table of the journal.
     path = "SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', true)"
     connection.execute(path)
     _run(connection, _FUNCTIONS)

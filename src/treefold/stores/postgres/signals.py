@@ -1,8 +1,8 @@
 """Tells other processes that something was written, and hears it from them.
 
-A notification has the ids of trees and nothing else: whoever may connect to the database may
-listen. It is sent after the commit and for many commits at once: as part of a commit it would make
-all commits of the database wait for each other.
+A notification has the ids of trees and nothing else: every role that may connect to the database
+may listen. It is sent after the commit and for many commits at once: as part of a commit it would
+make all commits of the database wait for each other.
 """
 
 import logging

@@ -240,6 +240,7 @@ def read_query(given: Mapping[str, str]) -> RunQuery:
         text=given.get("q", "").strip()[:_LONGEST_SEARCH],
         page=parse_id(given.get("page", "")) or 1,
         newest=parse_id(given.get("newest", "")) or 0,
+        about=parse_id(given.get("about", "")) or 0,
     )
 
 

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from treefold.core.errors import (
     ClosedError,
     InvalidValueError,
+    StoreBusyError,
     StoreError,
     TreefoldError,
     UnknownNodeError,
@@ -35,6 +36,7 @@ _STATUS: Final = (
     (UnknownQuestionError, 409),
     (InvalidValueError, 400),
     (ClosedError, 503),  # the viewer is being closed
+    (StoreBusyError, 503),  # the page tries again
     (StoreError, 500),
     (UsageError, 409),  # such as resuming a call that is not paused
     (TreefoldError, 500),
@@ -110,7 +112,8 @@ async def _stream(request: Request, observer: Observer, poller: Poller) -> Strea
         raise HTTPException(400, "tree must be the id of a run, and seq a version of it")
     if tree:
         await to_thread.run_sync(observer.get_view, tree)  # raises if there is no such run
-    return Stream(poller, tree or None, seq, replace(read_query(query), about=tree))
+    runs = read_query(query)
+    return Stream(poller, tree or None, seq, replace(runs, about=tree or runs.about))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -17,6 +17,8 @@ const KEPT = 6; // runs that were shown last, and are not loaded again
 const LATER = "The program is stopped; it will be done when it runs again.";
 const MOST = 40; // questions in the list of them
 const TICK = 250; // milliseconds
+const SECOND_TRY = 250; // milliseconds before a run is tried again that is listed and was not found; doubles
+const LATEST_TRY = 8_000;
 const THEMES = [["system", "as the system"], ["light", "light"], ["dark", "dark"]];
 
 class App {
@@ -29,6 +31,8 @@ class App {
   #stop = () => {};
   #announced = new Set();
   #state = ""; // of the connection
+  #missing = null; // the run that was not found last: {id, wait}, in milliseconds
+  #retry = 0; // the timer that tries it again
 
   constructor(source) {
     this.source = source;
@@ -162,9 +166,14 @@ class App {
     replaceContent(this.main, form);
   }
 
-  #showNotFound(why) {
+  /** Say that there is no such run, until it is listed. */
+  #showNotFound(id, why) {
     this.#view?.close?.();
     this.#view = null;
+    this.#runs.delete(id);
+    const { id: last, wait } = this.#missing ?? {};
+    this.#missing = { id, wait: last === id ? Math.min(wait * 2 || SECOND_TRY, LATEST_TRY) : 0 };
+    this.#follow(null, { about: id });
     replaceContent(
       this.main,
       make(
@@ -262,6 +271,7 @@ class App {
     this.#stop = this.source.follow(tree?.id ?? null, tree?.seq ?? 0, {
       rows: (data) => {
         if (tree?.id !== data.tree) return;
+        this.#missing = null;
         tree.merge(data);
         view.update();
       },
@@ -274,17 +284,17 @@ class App {
       questions: (data) => this.#updateQuestions(data),
       connection: (state, why, status) => {
         if (state === "connected") tree?.texts.clear(); // the server sends partial texts again
-        this.#connected(state, why, status);
+        this.#connected(state, why, status, tree);
       },
     }, query);
   }
 
-  #connected(state, why = "", status = 0) {
+  #connected(state, why, status, tree) {
     this.#state = state === "connected" ? "live" : state;
     this.#drawConnection();
     if (state !== "refused") return;
     if (status === 401) this.#askForToken();
-    else if (status === 404) this.#showNotFound(why);
+    else if (status === 404 && tree) this.#showNotFound(tree.id, why);
     else showToast(sentence(why), { wrong: true });
   }
 
@@ -311,7 +321,16 @@ class App {
     for (const tree of this.#runs.values()) this.#setRun(tree);
     this.#drawConnection();
     if (this.#view instanceof RunsView) this.#view.show(runs);
-    else this.#view?.update?.();
+    else if (this.#view) this.#view.update?.();
+    else this.#retryMissing();
+  }
+
+  /** Show a run that was not found once it is listed; not at once if it is not found although it is. */
+  #retryMissing() {
+    const { id, wait } = this.#missing ?? {};
+    if (!this.runs.trees.some((tree) => tree.id === id)) return;
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => this.#view ?? this.route(), wait);
   }
 
   #setRun(tree) {

@@ -109,7 +109,8 @@ export class LiveSource {
   /**
    * Follow the list of runs and, unless it is null, a tree from a sequence number on.
    *
-   * query selects the runs, as for runs(); with a tree, they are the tree, its source and its forks.
+   * query selects the runs, as for runs(); with a tree, or the id of one as "about", they are the
+   * tree, its source and its forks.
    * listener has rows, text, trees, questions (each called with the data of such an event) and
    * connection ("connected", "live", "reconnecting" or "refused", and why). Returns a function that
    * stops it.
