@@ -1,6 +1,7 @@
 """Calls that other workers run than their caller."""
 
 import asyncio
+import logging
 import threading
 from dataclasses import replace
 from typing import Any
@@ -13,19 +14,25 @@ from cluster.test_shared_runtime import ADD, PATIENCE, eventually
 from treefold import (
     AgentFunction,
     CodeFunction,
+    Ensemble,
     Limits,
     NodeState,
     RunContext,
     Runtime,
+    ThinkMore,
     ToolResult,
     ToolUse,
     WorkerSettings,
     attach,
 )
+from treefold.core.call_request import CallRequest
+from treefold.core.decisions import Rules
 from treefold.core.shared_store import is_shared
 from treefold.engines import InProcess, Ticket
+from treefold.errors import UsageError
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.toolbox import human_in_loop
+from work_engines import make_engine
 from wrapped_engine import WrappedEngine
 
 
@@ -306,15 +313,11 @@ def test_a_caller_is_given_up_though_its_call_is_just_being_submitted(workers: W
         first.close()
 
 
-def runs(runtime: Runtime) -> int:
-    """Return how many trees and remote calls a worker has."""
-    status = runtime.worker_status()
-    return status.running + status.waiting
-
-
-def test_a_question_of_a_remote_call_is_settled_there_though_its_tree_is_taken_over_later(
-    workers: Workers,
+@pytest.mark.parametrize("answer", ["use: 5", None])
+def test_a_question_of_a_remote_call_is_settled_there_though_its_tree_is_parked_later(
+    workers: Workers, caplog: pytest.LogCaptureFixture, answer: str | None
 ):
+    caplog.set_level(logging.INFO, "treefold")
     begun, gate = threading.Event(), threading.Event()
 
     async def wait(ctx: RunContext, n: int) -> int:
@@ -341,10 +344,15 @@ def test_a_question_of_a_remote_call_is_settled_there_though_its_tree_is_taken_o
                 # The remote call is in doubt before its tree is taken over.
                 await asyncio.to_thread(eventually, lambda: len(observer.questions()) == 1)
                 engine.is_open.set()
-                await asyncio.to_thread(eventually, lambda: runs(one) == 2)
-                observer.answer(observer.questions()[0].id, "use: 5")
+                # The tree is taken over, and parked.
+                await asyncio.to_thread(eventually, lambda: "was given up" in caplog.text)
+                asked = observer.questions()[0]
+                if answer is None:
+                    observer.cancel(asked.node_id)
+                else:
+                    observer.answer(asked.id, answer)
                 await asyncio.to_thread(eventually, lambda: not observer.trees()[0].open)
-                assert observer.get_view(node).outputs == [5]
+                assert observer.get_view(node).outputs == (None if answer is None else [5])
             stop.set()
 
     asyncio.run(main())
@@ -445,3 +453,267 @@ def _ask_twice(helper: AgentFunction) -> Any:
         return [await ctx.invoke(helper, {}) for _ in range(2)]
 
     return ask
+
+
+class Gate:
+    """A function that waits until it is opened."""
+
+    def __init__(self) -> None:
+        self.begun, self.opened = threading.Event(), threading.Event()
+
+    async def __call__(self, ctx: RunContext, n: int) -> int:
+        self.begun.set()
+        while not self.opened.is_set():  # noqa: ASYNC110 - it is set in another thread
+            await asyncio.sleep(0.01)
+        return n
+
+
+def drives(runtime: Runtime) -> list[int]:
+    """Return how many drives each worker owns."""
+    store = runtime.store
+    assert store is not None
+    assert is_shared(store)
+    return [worker.drives for worker in store.workers()]
+
+
+def test_a_remote_call_can_be_cancelled_before_it_is_written(any_workers: Workers):
+    wait = remote("wait", Gate())
+
+    async def call(ctx: RunContext) -> str:
+        node = ctx.invoke(wait, {"n": 1})
+        node.cancel("at once")
+        try:
+            await node
+        except Exception as error:  # noqa: BLE001 - its name is the result
+            return type(error).__name__
+        return "ended"
+
+    work = CodeFunction(name="work", callable=call, uses=[wait])
+    near = any_workers(work, worker=serving("near"))
+    any_workers(work, worker=serving("far"))
+    assert near.invoke(work).result(PATIENCE) == "CancellationException"
+
+
+def test_a_remote_call_is_paused_and_resumed_from_the_process_of_its_caller(any_workers: Workers):
+    gate = Gate()
+
+    async def steps(ctx: RunContext, n: int) -> int:
+        await gate(ctx, n)
+        return await ctx.invoke(ADD, {"a": n, "b": 1})
+
+    work = calling("work", remote("steps", steps, uses=[ADD]))
+    near = any_workers(work, worker=serving("near"))
+    far = any_workers(work, worker=serving("far"))
+    node = near.invoke(work, {"n": 1})
+    assert gate.begun.wait(PATIENCE)
+    eventually(lambda: near.get_view(node.id).children)
+    child = near.get_view(node.id).children[0].id
+    near.pause(child)
+    eventually(near.questions, "the question")
+    gate.opened.set()
+    for runtime in (near, far):
+        eventually(lambda runtime=runtime: runtime.get_view(child).state is NodeState.Paused)
+    near.resume(child)
+    assert node.result(PATIENCE) == [2]
+
+
+def test_a_remote_call_that_was_cancelled_in_place_is_released(any_workers: Workers):
+    gate = Gate()
+    work = calling("work", remote("wait", gate, "default"))
+    runtime = any_workers(work)
+    node = runtime.invoke(work, {"n": 1})
+    assert gate.begun.wait(PATIENCE)
+    with attach(any_workers.url) as observer:
+        eventually(lambda: observer.get_view(node.id).children)
+        observer.cancel(observer.get_view(node.id).children[0].id, "enough")
+        eventually(lambda: not observer.trees()[0].open, "the end")
+    eventually(lambda: drives(runtime) == [0], "the release")
+
+
+def test_remote_calls_in_place_take_slots(any_workers: Workers):
+    running, most = 0, 0
+
+    async def count(ctx: RunContext, n: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.02)
+        running -= 1
+        return n
+
+    step = remote("step", count, "default")
+
+    async def call(ctx: RunContext) -> list[int]:
+        return [await node for node in [ctx.invoke(step, {"n": n}) for n in range(6)]]
+
+    work = CodeFunction(name="work", callable=call, uses=[step])
+    runtime = any_workers(work, worker=serving("default", slots=2))
+    assert runtime.invoke(work).result(PATIENCE) == [*range(6)]
+    assert most <= 2
+
+
+def test_a_caller_is_handed_over_though_its_remote_call_must_not_be_repeated(placed: Workers):
+    gate = Gate()
+    work = calling("work", remote("wait", gate))
+    placed(work, worker=serving("far"))
+    engine = make_engine(placed.engine, placed.url)
+    first = Runtime([work], store=placed.url, worker=serving("near"), engine=engine)
+    draining = Serving(first)
+    node = placed.submitter(work, worker=serving("near")).invoke(work, {"n": 1})
+    assert gate.begun.wait(PATIENCE)
+    eventually(lambda: first.get_view(node.id).children[0].state is NodeState.Running)
+    draining.drain()
+    draining.join()
+    assert not gate.opened.is_set()
+    placed(work, worker=serving("near"))
+    gate.opened.set()
+    assert node.result(PATIENCE) == [1]
+
+
+def test_a_caller_is_parked_though_its_remote_call_must_not_be_repeated(placed: Workers):
+    async def ask(ctx: RunContext, n: int) -> str:
+        return await ctx.ask("Which colour?")
+
+    work = calling("work", remote("ask", ask))
+    near = placed(work, worker=serving("near"))
+    placed(work, worker=serving("far"))
+    node = near.invoke(work, {"n": 1})
+    eventually(near.questions, "the question")
+    eventually(lambda: drives(near) == [0, 1], "the release")
+    near.answer(near.questions()[0].id, "red")
+    assert node.result(PATIENCE) == ["red"]
+
+
+@pytest.mark.parametrize("at", ["wait", "add"])
+def test_a_fork_runs_the_open_remote_calls_that_it_shares(any_workers: Workers, at: str):
+    gate = Gate()
+    wait = remote("wait", gate, repeatable=True)
+
+    async def call(ctx: RunContext) -> list[int]:
+        nodes = ctx.invoke(wait, {"n": 1}), ctx.invoke(ADD, {"a": 1, "b": 1})
+        return [await node for node in nodes]
+
+    work = CodeFunction(name="work", callable=call, uses=[wait, ADD])
+    near = any_workers(work, worker=serving("near"))
+    any_workers(work, worker=serving("far"))
+    node = near.invoke(work)
+    assert gate.begun.wait(PATIENCE)
+    eventually(lambda: [one.fn for one in near.get_view(node.id).children] == ["wait", "add"])
+    fork = near.fork(next(one.id for one in near.get_view(node.id).children if one.fn == at))
+    gate.opened.set()
+    assert [each.result(PATIENCE) for each in (node, fork)] == [[1, 2], [1, 2]]
+
+
+def orphaned(placed: Workers, work: CodeFunction, gate: Gate) -> tuple[Runtime, Runtime, int]:
+    """Have the worker of a caller close while its remote call runs.
+
+    Returns:
+        The worker of the remote call, a runtime that only submits, and the id of the tree.
+    """
+    near = placed(work, worker=serving("near"))
+    far = placed(work, worker=serving("far"))
+    submitter = placed.submitter(work, worker=serving("near"))
+    node = submitter.invoke(work, {"n": 1})
+    assert gate.begun.wait(PATIENCE)
+    eventually(lambda: drives(far) == [1, 1, 0])
+    placed.close(near)
+    return far, submitter, node.id
+
+
+def test_a_caller_that_is_cancelled_while_it_has_no_worker_cancels_its_remote_call(
+    placed: Workers,
+):
+    gate = Gate()
+    work = calling("work", remote("wait", gate))
+    far, submitter, id = orphaned(placed, work, gate)
+    submitter.cancel(id, "enough")
+    placed(work, worker=serving("near"))
+    with attach(placed.url) as observer:
+        eventually(lambda: observer.get_view(id).state is NodeState.Canceled)
+        eventually(lambda: observer.get_view(id).children[0].state is NodeState.Canceled)
+    eventually(lambda: drives(far) == [0, 0, 0], "the release")
+    assert far.worker_status().fenced == 0
+
+
+def test_a_remote_call_that_its_caller_does_not_make_again_is_cancelled_where_it_runs(
+    placed: Workers,
+):
+    gate, is_first = Gate(), [True]
+    wait = remote("wait", gate)
+
+    async def call(ctx: RunContext, n: int) -> str:
+        if is_first.pop():
+            await ctx.invoke(wait, {"n": n})
+        return "done"
+
+    work = CodeFunction(name="work", callable=call, uses=[wait], repeatable=True)
+    far, submitter, id = orphaned(placed, work, gate)
+    is_first.append(False)
+    placed(work, worker=serving("near"))
+    eventually(lambda: submitter.get_view(id).outputs == "done")
+    assert submitter.get_view(id).children[0].state is NodeState.Canceled
+    eventually(lambda: drives(far) == [0, 0, 0], "the release")
+    assert far.worker_status().fenced == 0
+
+
+def test_what_a_caller_may_not_do_its_remote_calls_do_not_do_either(any_workers: Workers):
+    place = Place()
+    double = CodeFunction(name="double", callable=place)
+    helper = AgentFunction(
+        "helper", "Help.", user_prompt_template="Help.", uses=[double], remote="far"
+    )
+    chief = AgentFunction("chief", "Lead.", user_prompt_template="Lead.", uses=[helper])
+
+    async def call(ctx: RunContext) -> Any:
+        rules = Rules.of(None, ["double"], None)
+        return await ctx.start(CallRequest(chief, {}, rules=rules))
+
+    work = CodeFunction(name="work", callable=call, uses=[chief])
+    models = [ScriptedModel(ToolUse("1", name, {"n": 1}), "Done.") for name in ("helper", "double")]
+    near = any_workers(work, models=models[0], worker=serving("near"))
+    any_workers(work, models=models[1], worker=serving("far"))
+    with pytest.raises(UsageError, match="helper is called under the permissions or hooks"):
+        near.invoke(work).result(PATIENCE)
+    assert place.runtimes == []
+
+
+def test_a_remote_call_that_was_not_awaited_to_its_end_is_made_again_after_a_takeover(
+    placed: Workers,
+):
+    gate, hold = Gate(), Gate()
+    wait = remote("wait", gate, repeatable=True)
+    step = CodeFunction(name="step", callable=hold, repeatable=True)
+
+    async def call(ctx: RunContext, n: int) -> str:
+        said = "ended"
+        try:
+            async with asyncio.timeout(0.2):
+                await ctx.invoke(wait, {"n": n})
+        except TimeoutError:
+            said = "timed out"
+        await ctx.invoke(step, {"n": n})
+        return said
+
+    work = CodeFunction(name="work", callable=call, uses=[wait, step], repeatable=True)
+    near = placed(work, worker=serving("near"))
+    placed(work, worker=serving("far"))
+    node = placed.submitter(work, worker=serving("near")).invoke(work, {"n": 1})
+    assert hold.begun.wait(PATIENCE)
+    placed.close(near)
+    hold.opened.set()
+    placed(work, worker=serving("near"))
+    # As a call that runs with its caller: its end is not known, and the same happens again.
+    assert node.result(PATIENCE) == "timed out"
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "think more"])
+def test_the_members_of_an_ensemble_may_be_remote(any_workers: Workers, kind: str):
+    member = far_agent("helper", "far")
+    several = ThinkMore(member) if kind == "think more" else Ensemble(member, {"a": 1, "b": 1})
+    models = [{name: ScriptedModel(*[name] * 3) for name in ("default", "a", "b")} for _ in "12"]
+    near = any_workers(several, models=models[0], worker=serving("near"))
+    any_workers(several, models=models[1], worker=serving("far"))
+    node = near.invoke(several)
+    assert node.result(PATIENCE) == ("default" if kind == "think more" else "a")
+    outputs = [child.outputs for child in near.get_view(node.id).children]
+    assert outputs[:2] == (["default"] * 2 if kind == "think more" else ["a", "b"])

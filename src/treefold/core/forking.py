@@ -222,7 +222,8 @@ def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Even
         case CallRequested(parent=parent):
             moved = replace(event, node=node, continues=_continued(event, forked))
             if parent is not None:
-                return replace(moved, parent=new_ids[parent])
+                # A remote call of the source is no drive of its own in the fork: it runs with that.
+                return replace(moved, parent=new_ids[parent], queue="")
             number = forked.tree_number
             return replace(moved, index=number, sequence=number, key=forked.key)
         case QuestionAsked():

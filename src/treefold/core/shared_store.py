@@ -319,11 +319,19 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         """
         ...
 
-    def release(self, ownership: Ownership, *, parked: bool, awaited: Collection[int] = ()) -> bool:
+    def release(
+        self,
+        ownership: Ownership,
+        *,
+        parked: bool,
+        awaited: Collection[int] = (),
+        wake_in: float | None = None,
+    ) -> bool:
         """Give up a drive that was written to the end.
 
         If *parked*, it is not wanted until a message is posted for it, or a call in it that is a
-        drive of its own is over and released. Otherwise it is owed at once, unless it has ended.
+        drive of its own is over and released, or *wake_in* seconds have passed. Otherwise it is
+        owed at once, unless it has ended.
 
         Returns:
             False if *parked*, and there are messages, or one of the *awaited* calls has ended: then

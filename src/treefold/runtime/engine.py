@@ -75,6 +75,10 @@ class Placement(Protocol):
         """Return a new tree for the workers of its *source*, with ids for that many calls."""
         ...
 
+    def withdraw(self, tree: int) -> None:
+        """Forget a new tree that is not to be submitted."""
+        ...
+
     def submit(self, root: CallNode, known: int) -> None:
         """Submit the tree of *root*, of which so many events are *known*; runs on the loop."""
         ...
@@ -252,12 +256,15 @@ class Engine:
             new = self._new_tree(request)
             tree = Tree(new.id, new.number, kept=self._keeps_trees, journal=new.journal)
             node = self._make(new.id, request, loop_handle, tree, None)
-            if self.placement is None:
+            # Before it is written, and may be delivered to this process.
+            self._trees.add(node)
+            is_first = request.key is None or self.source.claim(new)
+            if is_first and self.placement is None:
                 self._trees.expect(node)
-            else:
-                self._trees.add(node)
-            if request.key is not None:
+            if is_first and request.key is not None:
                 self._keyed[named(request.key)] = node
+        if not is_first:
+            return self._found_meanwhile(request, node)
         if self.placement is not None:
             loop_handle.run_soon(self.placement.submit, node, 1)
             return node
@@ -406,6 +413,19 @@ class Engine:
             node.loop_handle.run_sync(self.resumer.resume_with, node, request.function)
         return node
 
+    def _found_meanwhile(self, request: CallRequest, new: CallNode) -> CallNode:
+        """Return the call that another process has made in the place of a *new* one."""
+        self._trees.forget(new)
+        if self.placement is not None:
+            self.placement.withdraw(new.id)
+        found = self._find_by_key(request)
+        if found is None:
+            raise UnknownNodeError(
+                f"another process made the call with the key {request.key!r}, and deleted it; call"
+                " it again"
+            )
+        return found
+
     def _checked_same(self, request: CallRequest, node: CallNode) -> CallNode:
         """Return *node*, which has the key of *request*.
 
@@ -453,6 +473,11 @@ class Engine:
     def loaded(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory, otherwise None."""
         return self._trees.get(id)
+
+    def note_finished(self, node: CallNode) -> None:
+        """Note that a call has ended which another process ran: its tree can be read again."""
+        if node.parent is None:
+            self._trees.note_finished(node)
 
     def load(self, id: int, events: list[Event] | None = None) -> CallNode:
         """Return the top-level node of the tree with this id, loading the tree if need be.

@@ -101,12 +101,19 @@ class Forks:
         Raises:
             StoreBusyError: this is the loop's thread, and *root* could not be written in time.
         """
-        loop_handle = root.loop_handle
-        # *root* is read from the store; in this thread, because the loop has other calls to run.
-        self._recovery.flush(loop_handle)
-        events = read_events(self._store, root.id)
-        ticket = self._store.ticket(root.id) if is_shared(self._store) else None
-        forked = loop_handle.run_sync(self._fork, root.id, events, ticket, cut, edit, key)
+        loop_handle, forking = root.loop_handle, self._recovery.forking
+        # Either this sees that the tree is being deleted, or the deletion sees this.
+        forking.append(root.id)
+        try:
+            if root.id in self._recovery.deleting:
+                raise UnknownNodeError(f"{self._store.name} has no tree {root.id}")
+            # *root* is read from the store; in this thread: the loop has other calls to run.
+            self._recovery.flush(loop_handle)
+            events = read_events(self._store, root.id)
+            ticket = self._store.ticket(root.id) if is_shared(self._store) else None
+            forked = loop_handle.run_sync(self._fork, root.id, events, ticket, cut, edit, key)
+        finally:
+            forking.remove(root.id)
         if not loop_handle.is_current():
             with suppress(StoreError):
                 self._journal.flush()
@@ -121,8 +128,6 @@ class Forks:
         edit: Edit | None,
         key: str | None,
     ) -> CallNode:
-        if root in self._recovery.deleting:
-            raise UnknownNodeError(f"{self._store.name} has no tree {root}")
         if key is not None and (known := self._store.find_key(key)) is not None:
             return self._engine.loaded(known) or self._recovery.resume_tree(known)
         edit = None if edit is None else self._as_recorded(edit)

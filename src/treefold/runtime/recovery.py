@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import Any, Final, Protocol
 
 from treefold.core.edit import Edit
-from treefold.core.errors import ClosedError, StoreError
+from treefold.core.errors import ClosedError, StoreError, UsageError
 from treefold.core.events import AgentEdited, Event
 from treefold.core.function import Function
 from treefold.core.question import Answer, Question
@@ -69,6 +69,7 @@ class Recovery:
         self._was_killed = was_killed  # the last driver of the journal
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
         self.deleting: set[int] = set()  # trees that must not be forked any more
+        self.forking: list[int] = []  # trees that must not be deleted now
         engine.use_journal(loader, self)
 
     # Resuming
@@ -210,8 +211,7 @@ class Recovery:
         self.parked.discard(tree)
         self._due.discard(tree)
         request = self._loader.request_of(root.record)
-        model = model_of(request.model, root.record.conversation.edit)
-        if not self._engine.knows_model(model):
+        if (model := unknown_model(root, self._engine)) is not None:
             unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
             log.warning(unknown, tree, model)
             return root
@@ -244,7 +244,9 @@ class Recovery:
         if isinstance(root.function, PastFunction) and not (root.has_ended or root.is_ending):
             known = self._loader.functions
             self._loader.functions = {**reachable([function]), **known}
-            self.resume_tree(root.id)
+            # In a shared store another process may run it, and otherwise it is delivered again.
+            if not is_shared(self.store):
+                self.resume_tree(root.id)
 
     def events(self, tree: int) -> JournalEvents:
         """Return what reads the events of a tree, for streams of events."""
@@ -305,10 +307,13 @@ class Recovery:
         """Delete a tree from the store, from any thread.
 
         Raises:
+            UsageError: a fork of it is being made.
             StoreBusyError: this is the loop's thread, and another program has the store locked.
         """
-        loop_handle.run_sync(self.deleting.add, tree)
+        self.deleting.add(tree)
         try:
+            if tree in self.forking:
+                raise UsageError(f"a fork of tree {tree} is being made; delete that first")
             # This writes any fork of it made just now: the store refuses to delete its source then.
             self.flush(loop_handle)
             with nonblocking() if loop_handle.is_current() else nullcontext():
@@ -337,6 +342,13 @@ class Recovery:
 def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
     """Return the model of a call: *model_ref*, unless *edit* replaces it."""
     return model_ref if edit is None or edit.model is None else edit.model
+
+
+def unknown_model(node: CallNode, engine: Engine) -> Any:
+    """Return the model of a recorded call if its runtime does not have it, otherwise None."""
+    options = node.record.requested.options
+    model = model_of(None if options is None else options.model, node.record.conversation.edit)
+    return None if engine.knows_model(model) else model
 
 
 def open_recovery(

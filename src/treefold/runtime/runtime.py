@@ -44,7 +44,7 @@ from treefold.runtime.questions.pauses import pause_node, why_not_paused
 from treefold.runtime.services import Services
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.event_stream import EventStream, TreeEvents
-from treefold.runtime.trees.watch import Watch
+from treefold.runtime.trees.watch import ViewSource, Watch
 
 log = logging.getLogger(__name__)
 
@@ -315,6 +315,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 self._services.board.answer(id, self._choice_for(id, text), args)
             case {"do": "claim", "id": str()}:
                 pass  # the process that claimed the question ended before it had answered
+            case {"do": "cancel", "node": int(node), "reason": str(reason), "cause": "abandoned"}:
+                found = self._engine.find(node)
+                found.loop_handle.run_sync(found.abandon, reason)
             case {"do": "cancel", "node": int(node), "reason": str(reason)}:
                 self.cancel(node, reason)
             case {"do": "pause", "node": int(node), "reason": str(reason)}:
@@ -377,7 +380,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         ``for`` or ``async for``; it raises TimeoutError if nothing happens for *timeout* seconds.
         """
         found = self._engine.find(node)
-        return Watch(found.loop_handle, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
+        tree: ViewSource = found.tree
+        if self._worker is not None:
+            from treefold.runtime.cluster.current_tree import (  # noqa: PLC0415 - only shared stores
+                CurrentTree,
+            )
+
+            tree = CurrentTree(self._engine, found.id)
+        return Watch(found.loop_handle, tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
 
     def events(self, node: Node | int, after: int = 0, timeout: float | None = None) -> EventStream:
         """Return the events of *node* and of all calls below it, until it has ended.

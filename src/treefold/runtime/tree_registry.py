@@ -87,7 +87,7 @@ class TreeRegistry:
         """Remove a finished tree and close its bags; then call *closed*."""
         self.check_over(root)
         report_if_unseen(root)
-        closing = self._close_bags(root)
+        closing = self.close_bags(root)
         self.forget(root)
         if closing is None:
             closed()
@@ -123,7 +123,7 @@ class TreeRegistry:
                 cancel = interrupted = True
         for root in self.roots:
             report_if_unseen(root)
-            self._close_bags(root)
+            self.close_bags(root)
         await self._bags_closed()
         if interrupted:
             raise asyncio.CancelledError
@@ -175,7 +175,7 @@ class TreeRegistry:
             if follower.id == root.id and follower is not root:
                 self.add_missing(subtree(follower))
 
-    def _close_bags(self, root: CallNode) -> "asyncio.Task[None] | None":
+    def close_bags(self, root: CallNode) -> "asyncio.Task[None] | None":
         """Start the task that closes the bags of a tree; None if it has no bags."""
         if not (bags := root.tree.take_bags()):
             return None

@@ -3,6 +3,7 @@
 Every test of ``StoreSuite`` applies as well, with entries that are written by a worker.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -38,7 +39,7 @@ from treefold.testing.store_suite import (
 
 _WORKER: Final = "suite"
 _LEASE: Final = 60.0  # seconds; no worker dies of itself
-_SHORT: Final = 0.3  # seconds; for a worker that dies
+_SHORT: Final = 0.3  # seconds; for a worker that dies, and a drive that sleeps
 _PATIENCE: Final = 30.0  # seconds
 
 Drives = dict[int, tuple[Ownership, int]]  # by tree, with the number of entries written
@@ -418,6 +419,31 @@ class SharedStoreSuite(StoreSuite):  # noqa: PLR0904 - a test for each sentence 
             self._wait_for_death(store, "far")
             assert store.owed(10) == [Ticket(node=2, queue="gpu")]
             assert store.adopt(2) is None
+            assert store.owed(10) == [Ticket(node=1)]
+
+    def test_a_parked_drive_is_owed_when_its_time_has_come(self) -> None:
+        with self._worker() as store:
+            store.append_batches([Batch(ownership=_own(1), entries=[called(1)])])
+            assert store.release(_own(1), parked=True, wake_in=_SHORT)
+            assert (store.owed(10), store.depth()) == ([], Owed())
+            self._wait_for(lambda: [ticket.node for ticket in store.owed(10)] == [1])
+            again = store.adopt(1)
+            assert again is not None
+            # However long that is.
+            assert store.release(again, parked=True, wake_in=math.inf)
+            assert store.owed(10) == []
+
+    def test_a_message_and_the_end_of_a_call_wake_a_drive_before_its_time_has_come(self) -> None:
+        with self._worker() as store, self._worker(store) as far:
+            remote = self._call_remotely(store, far)
+            assert store.release(_own(1), parked=True, awaited=[2], wake_in=3600.0)
+            far.append_batches([Batch(ownership=remote, entries=[ended(2, tree=1)])])
+            assert far.release(remote, parked=True)
+            assert store.owed(10) == [Ticket(node=1)]
+            again = store.adopt(1)
+            assert again is not None
+            assert store.release(again, parked=True, wake_in=3600.0)
+            assert store.post_to(1, "a message")
             assert store.owed(10) == [Ticket(node=1)]
 
     def _call_remotely(self, store: SharedStore, far: SharedStore) -> Ownership:

@@ -53,6 +53,8 @@ from treefold.runtime.trees.tree import Recorder, Tree
 log = logging.getLogger(__name__)
 
 Outcome = tuple[NodeState, Any, BaseException | None]
+# Asks the process that runs the node with this id to cancel it, for a reason.
+RemoteCancel = Callable[[int, str, StopCause], None]
 
 
 class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are properties
@@ -130,8 +132,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         self._repeated = 0  # how many values it will send that are recorded already
         self._cancellation: Cancellation | None = None  # made when it is first cancelled
         self.timers: list[AnyTimer] | tuple[()] = ()
-        # Of a call that another process runs: asks that process to cancel it, for a reason.
-        self.remote_cancel: Callable[[int, str], None] | None = None
+        self.remote_cancel: RemoteCancel | None = None  # of a call that another process runs
         if (ended := record.ended) is not None:
             self.conclusion, self.has_ended = ended, True
             self._waiters.are_woken = True
@@ -357,7 +358,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         if not self.has_ended:
             caller, is_caller = self._begin_wait()
             try:
-                yield from self._waiters.wait(self._abandon if is_caller else None)
+                yield from self._waiters.wait(self.abandon if is_caller else None)
             finally:
                 if caller is not None and caller.waiting_on is self:
                     caller.waiting_on = None
@@ -435,8 +436,9 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         if self._cancellation is None or not self._cancellation.confirm(reason):
             self.cancel_on_loop(reason, insist=self.cancel_reason is not None)
 
-    def _abandon(self) -> None:
-        self.cancel_on_loop("its caller stopped waiting for it", cause=StopCause.Abandoned)
+    def abandon(self, reason: str = "its caller stopped waiting for it") -> None:
+        """Cancel the call because its caller does not wait for it any more."""
+        self.cancel_on_loop(reason, cause=StopCause.Abandoned)
 
     def fail_with(self, error: BaseException, reason: str, cause: StopCause) -> None:
         """Cancel the call for this *reason*; it fails with *error* unless it had an outcome."""
@@ -460,11 +462,12 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         """
         if self.has_ended or (self.cancel_reason is not None and not insist):
             return
-        if self.cancel_reason is None and self.remote_cancel is None:
+        if self.remote_cancel is not None:
+            self._cancel_remotely(self.remote_cancel, reason, cause)
+            return
+        if self.cancel_reason is None:
             self._get_cancellation().cause = cause
         self._cancel_subtree(reason, insist=insist)
-        if self.remote_cancel is not None:
-            return
         self._repeat_later()
 
     def _cancel_subtree(self, reason: str, *, insist: bool, repeated: bool = False) -> None:
@@ -477,7 +480,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
             if repeated and node._is_being_saved:
                 continue
             if node.remote_cancel is not None:
-                node._cancel_remotely(node.remote_cancel, why)
+                node._cancel_remotely(node.remote_cancel, why, StopCause.Cancelled)
                 continue
             cancellation = node._get_cancellation()
             cancellation.reason = cancellation.reason or why
@@ -490,14 +493,17 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         for node in reversed(unrun):
             node._end_unrun()
 
-    def _cancel_remotely(self, cancel: Callable[[int, str], None], reason: str) -> None:
+    def _cancel_remotely(self, cancel: RemoteCancel, reason: str, cause: StopCause) -> None:
         """Ask the process that runs the call to cancel it; its end arrives like any other."""
-        journal = self.tree.journal
-        if journal is None or not journal.is_closed:
-            cancel(self.id, reason)
+        caller, journal = self.parent, self.tree.journal
+        runs_caller = caller is not None and caller.remote_cancel is None
+        if not runs_caller or journal is None or not journal.is_closed:
+            cancel(self.id, reason, cause)
+        # This process gives its caller up, and the call continues elsewhere.
         elif self.task is not None:
-            # This process stops, and the call continues elsewhere.
             self.task.cancel()
+        else:
+            self.end(self.cancelled_outcome())
 
     def _repeat_later(self) -> None:
         """Schedule another cancellation, because code may swallow one.

@@ -41,10 +41,12 @@ def upwards(node: N) -> list[N]:
 def is_parked(root: CallNode, elsewhere: Container[int] = ()) -> bool:
     """Whether nothing in the tree can continue before a person answers a question.
 
-    The ids in *elsewhere* are those of calls that other processes run: they are waited for, too.
+    The ids in *elsewhere* are those of calls below *root* that other processes run: they are waited
+    for, too.
     """
     for node in subtree(root):
-        if node.state.final or node.state is NodeState.Paused or node.id in elsewhere:
+        is_elsewhere = node is not root and node.id in elsewhere
+        if node.state.final or node.state is NodeState.Paused or is_elsewhere:
             continue
         if node.parent is not None and not node.is_under_way:  # its caller has to start it first
             continue

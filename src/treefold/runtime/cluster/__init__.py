@@ -11,6 +11,7 @@
 ``cluster_allowances`` ClusterAllowances: limits, rates and budgets of all workers together
 ``command_reader``     CommandReader: executes what other processes ask for
 ``follower``           Follower: keeps the trees up to date that other workers run
+``current_tree``       CurrentTree: the tree of a node, whichever process runs it just now
 ====================== ===========================================================================
 
 The store decides who runs a tree, and refuses the entries of all others. A work engine only

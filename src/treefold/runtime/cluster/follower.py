@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 
-from treefold.core.errors import StoreError
+from treefold.core.errors import ClosedError, StoreError
 from treefold.core.events import Event
 from treefold.core.shared_store import SharedStore
-from treefold.runtime.calls.node import CallNode
+from treefold.core.states import NodeState
+from treefold.runtime.calls.node import CallNode, RemoteCancel
 from treefold.runtime.calls.walk import subtree
+from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.engine import Engine
 from treefold.runtime.loops.threads import in_thread
@@ -27,7 +29,7 @@ class _Replica:
         *,
         after: int,
         known: int,
-        cancel: Callable[[int, str], None],
+        cancel: RemoteCancel,
     ) -> None:
         self.root = root
         self.nodes = {node.id: node for node in subtree(root)}
@@ -57,7 +59,7 @@ class Follower:
         store: SharedStore,
         engine: Engine,
         interval: float,
-        cancel: Callable[[int, str], None],
+        cancel: RemoteCancel,
     ) -> None:
         self._store = store
         self._cancel = cancel
@@ -77,11 +79,29 @@ class Follower:
                 self._store, root, after=after, known=known, cancel=self._cancel
             )
 
+    def followed(self, id: int) -> CallNode | None:
+        """Return the followed node with this id, if it is a topmost one."""
+        replica = self._replicas.get(id)
+        return None if replica is None else replica.root
+
     def forget(self, root: CallNode) -> None:
         """Do not follow *root* any more."""
-        replica = self._replicas.pop(root.id, None)
-        for node in () if replica is None else replica.nodes.values():
-            node.remote_cancel = None
+        replica = self._replicas.get(root.id)
+        if replica is not None and replica.root is root:
+            del self._replicas[root.id]
+            for node in replica.nodes.values():
+                node.remote_cancel = None
+
+    def close(self) -> None:
+        """Wake what waits for the followed calls, which continue elsewhere."""
+        closed = ClosedError("this runtime was closed; the call continues in another process")
+        for replica in self._replicas.values():
+            journal = replica.root.tree.journal
+            assert isinstance(journal, DriveJournal)  # as in every shared store
+            # Nothing of that is recorded.
+            journal.close()
+            for node in replica.nodes.values():
+                node.end((NodeState.Canceled, None, closed))
 
     def hear(self, trees: Collection[int]) -> None:
         """Note that these trees have changed, or any if none is named."""
@@ -116,3 +136,4 @@ class Follower:
             self._engine.follow(root.tree, replica.nodes, events)
             if root.has_ended:
                 self.forget(root)
+                self._engine.note_finished(root)

@@ -7,12 +7,15 @@ from functools import partial
 from typing import Any
 
 from treefold.core.call_request import CallRequest
+from treefold.core.decisions import Rules
 from treefold.core.errors import FencedError, InvalidValueError, UsageError
+from treefold.core.events import StopCause
 from treefold.core.function import RunContext
 from treefold.core.shared_store import Ownership, Ticket
 from treefold.core.value_codec import has_unserializable
-from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.node import CallNode, RemoteCancel
 from treefold.runtime.calls.task import run_call
+from treefold.runtime.calls.walk import subtree, upwards
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.limits.leases import give_up_lease
@@ -31,9 +34,7 @@ class RemoteCalls:
         cancel: asks the process that runs a call to cancel it, for a reason.
     """
 
-    def __init__(
-        self, follower: Follower, submit: Submit, cancel: Callable[[int, str], None]
-    ) -> None:
+    def __init__(self, follower: Follower, submit: Submit, cancel: RemoteCancel) -> None:
         self._follower = follower
         self._submit = submit
         self._cancel = cancel
@@ -49,10 +50,11 @@ class RemoteCalls:
             return ""
         if request.sink is not None or function.streams:
             raise UsageError(f"{function.name} sends values, so it cannot be remote")
-        if request.rules is not None:
+        given = [request.rules, *(one.request.rules for one in upwards(parent))]
+        if any(rules is not None and rules != Rules() for rules in given):
             raise UsageError(
-                f"{function.name} is called with rules of its own, which other workers do not have,"
-                " so it cannot be remote"
+                f"{function.name} is called under the permissions or hooks of a chat, which other"
+                " workers do not have, so it cannot be remote"
             )
         if has_unserializable(journal.as_written(request.args)):
             raise InvalidValueError(
@@ -95,7 +97,8 @@ class RemoteCalls:
                 if journal.is_closed:
                     return  # this process stops, and the call continues elsewhere
                 # Other code cancelled this task, and the call with it.
-                self._cancel(node.id, node.cancel_reason or "cancelled")
+                reason = node.cancel_reason or "cancelled"
+                self._cancel(node.id, reason, StopCause.Cancelled)
             except FencedError:
                 return  # another worker runs the caller, and waits for the call
         if here.done() and not node.has_ended:
@@ -107,6 +110,34 @@ class RemoteCalls:
         self._follower.forget(node)
         # Here and not in the task, which may have been cancelled before its first line.
         node.end_if_never_begun(task)
+
+    def follow_loaded(self, root: CallNode, journal: DriveJournal) -> None:
+        """Follow the open remote calls in a tree that was adopted.
+
+        So they are cancelled where they run, even if their callers do not make them again.
+        """
+        for node in self.run_with(root):
+            for child in node.children:
+                if self._is_elsewhere(child):
+                    self._follower.follow(child, after=journal.drive.read)
+
+    def forget_loaded(self, root: CallNode) -> None:
+        """Do not follow the remote calls in a tree any more that is given up."""
+        for node in subtree(root):
+            self._follower.forget(node)
+
+    def run_with(self, root: CallNode) -> list[CallNode]:
+        """Return *root* and the calls below it that the same process runs with it."""
+        found, left = list[CallNode](), [root]
+        while left:
+            node = left.pop()
+            found.append(node)
+            left += [child for child in node.children if not self._is_elsewhere(child)]
+        return found
+
+    def _is_elsewhere(self, node: CallNode) -> bool:
+        here = self.waiting.get(node.id)
+        return bool(node.record.requested.queue) and (here is None or not here.done())
 
     def run_here(self, node: CallNode) -> bool:
         """Run a call here that a task waits for; False if no task does."""

@@ -1,11 +1,12 @@
 """One tree of a shared store that this process runs."""
 
 import asyncio
-from collections.abc import Container
+import time
 
 from treefold.core.shared_store import Ownership
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import is_parked, subtree
+from treefold.runtime.cluster.remote_calls import RemoteCalls
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.questions.in_doubt import would_be_in_doubt
 from treefold.runtime.questions.pauses import hold
@@ -14,7 +15,7 @@ from treefold.runtime.questions.pauses import hold
 class Run:
     """A tree, or a remote call, that was adopted, and whether it may be given up.
 
-    It is used on the event loop. The ids in *elsewhere* are those of calls that others run.
+    It is used on the event loop.
 
     Attributes:
         rested: set when the tree has ended, or only waits: it needs no slot any more.
@@ -27,12 +28,12 @@ class Run:
         journal: DriveJournal,
         root: CallNode,
         ownership: Ownership,
-        elsewhere: Container[int],
+        remote_calls: RemoteCalls,
     ) -> None:
         self.journal = journal
         self.root = root
         self.ownership = ownership
-        self._elsewhere = elsewhere
+        self._remote_calls = remote_calls
         self.rested = asyncio.Event()
         self.over = asyncio.Event()
         self.is_leaving = False
@@ -53,7 +54,8 @@ class Run:
     @property
     def rests(self) -> bool:
         """Whether it has ended, or only waits: for a person, or for calls that others run."""
-        return self.root.has_ended or is_parked(self.root, self._elsewhere)
+        # A remote call in it that runs here, too, has a slot of its own.
+        return self.root.has_ended or is_parked(self.root, self._remote_calls.waiting)
 
     @property
     def is_idle(self) -> bool:
@@ -94,7 +96,7 @@ class Run:
         """Whether no request is under way, and no call that must not be repeated."""
         return not any(
             node.is_under_way and (node.is_requesting or _must_not_repeat(node))
-            for node in subtree(self.root)
+            for node in self._remote_calls.run_with(self.root)
         )
 
     def awaited(self) -> list[int]:
@@ -105,14 +107,28 @@ class Run:
             if node is not self.root and node.record.requested.queue and not node.has_ended
         ]
 
+    def seconds_left(self) -> float | None:
+        """Return the time until one of its calls is to be ended, whoever answers; None if no limit.
+
+        The call has to run for that, so a worker has to take it up again then.
+        """
+        found = list[float]()
+        for node in self._remote_calls.run_with(self.root):
+            if not node.has_ended:
+                if node.record.deadline is not None:
+                    found.append(node.record.deadline - time.time())
+                own = [account for account in node.accounts if account.owner is node]
+                found += [left for one in own if (left := one.seconds_left()) is not None]
+        return max(0.0, min(found)) if found else None
+
     def why_kept(self) -> str | None:
         """Return why it has to stay in this process although it is parked, or None."""
         if self.root.asked_for:
             return "its result is awaited here"
         if self.root.tree.has_bags:
             return "its session bags hold objects"
-        for node in subtree(self.root):
-            if not node.has_ended and _must_not_repeat(node):
+        for node in self._remote_calls.run_with(self.root):
+            if _must_not_repeat(node):
                 return f"{node.function.name} (path {node.path}) has begun and must not run again"
         return None
 

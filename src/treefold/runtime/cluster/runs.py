@@ -18,12 +18,14 @@ from treefold.core.states import NodeState
 from treefold.core.store import Message
 from treefold.core.work_engine import Taken
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import subtree
 from treefold.runtime.cluster.command_reader import CommandReader
 from treefold.runtime.cluster.dispatcher import Dispatcher
+from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.cluster.insisting import RETRY, insist
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
-from treefold.runtime.durable.commands import read_command
+from treefold.runtime.durable.commands import cause_of, read_command
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.loader import PastFunction
 from treefold.runtime.durable.shared_trees import SharedTrees
@@ -33,7 +35,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.questions.pauses import pause_node
-from treefold.runtime.recovery import Recovery
+from treefold.runtime.recovery import Recovery, unknown_model
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.run_log import name_of
 
@@ -50,6 +52,9 @@ class Host(Protocol):
 
     @property
     def commands(self) -> CommandReader: ...
+
+    @property
+    def follower(self) -> Follower: ...
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         """Start a task, which is cancelled when the worker stops."""
@@ -193,15 +198,16 @@ class Runs:
             if (replica := self._engine.loaded(ownership.tree)) is not None:
                 self._registry.forget(replica)
             root = self._engine.load(ownership.tree, read.events)
+        self._remote_calls.follow_loaded(root, journal)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
-        self._execute_early(root, read.messages, "cancel", root.cancel_on_loop)
+        self._execute_early(root, read.messages, "cancel", partial(_cancel, root))
         is_over = root.has_ended or root.is_ending
         if not is_over and (missing := self._missing(root)):
             log.warning("tree %d waits for a worker that has %s", root.id, missing)
             await self._unload(journal, root)
             await in_thread(self._store.release, ownership, parked=False)
             return Taken.Later
-        mine = {node.id for node in _own_calls(root)}
+        mine = {node.id for node in self._remote_calls.run_with(root)}
         for question in read.questions:
             if question.node_id in mine:
                 self._recovery.take_over(question, root.loop_handle)
@@ -213,13 +219,17 @@ class Runs:
             else:
                 self._recovery.resume_tree(root.id, was_killed=read.was_killed)
             # Nothing has run yet, so no call is made before a pause is in force.
-            self._execute_early(root, read.messages, "pause", partial(pause_node, root))
+            self._execute_early(root, read.messages, "pause", partial(_pause, root))
         self._host.commands.wake()
         self._host.spawn(self._attend(run), f"tree {root.id}")
         return run
 
     def _execute_early(
-        self, root: CallNode, messages: Iterable[Message], what: str, act: Callable[[str], None]
+        self,
+        root: CallNode,
+        messages: Iterable[Message],
+        what: str,
+        act: Callable[[Mapping[str, Any]], None],
     ) -> None:
         """Execute the commands of one kind for *root* that were posted before it was adopted.
 
@@ -230,13 +240,15 @@ class Runs:
             with suppress(InvalidValueError):
                 command = read_command(message.body)
             if command.get("do") == what and command.get("node") == root.id:
-                act(str(command.get("reason", "")))
+                act(command)
                 self._host.commands.note_executed(message.id, root.id)
 
     def _missing(self, root: CallNode) -> str:
-        """Return which function, or version of one, another worker must have to run *root*."""
+        """Return which function, version of one, or model a worker must have to run *root*."""
         if isinstance(root.function, PastFunction):
             return root.function.name
+        if (model := unknown_model(root, self._engine)) is not None:
+            return f"the model {model!r}"
         pinned = self._recovery.why_pinned(root)
         return f"the version it began with: {pinned}" if pinned else ""
 
@@ -269,11 +281,13 @@ class Runs:
             self._source.forget(run.node)
         # If its tree was unloaded, nothing of its end was recorded, and others run it again.
         is_over = not run.journal.is_closed
-        await insist(partial(self._store.release, run.ownership, parked=is_over))
+        if not await insist(partial(self._store.release, run.ownership, parked=is_over)):
+            # A command for it is not deleted yet, or came too late.
+            await insist(partial(self._store.release, run.ownership, parked=False))
         run.over.set()
 
     def _new_run(self, journal: DriveJournal, node: CallNode, ownership: Ownership) -> Run:
-        run = Run(journal, node, ownership, self._remote_calls.waiting)
+        run = Run(journal, node, ownership, self._remote_calls)
         self._runs[run.node] = run
         return run
 
@@ -348,7 +362,13 @@ class Runs:
         run.is_leaving = True
         journal.close()
         ownership, has_ended = run.ownership, root.has_ended
-        release = partial(self._store.release, ownership, parked=True, awaited=run.awaited())
+        release = partial(
+            self._store.release,
+            ownership,
+            parked=True,
+            awaited=run.awaited(),
+            wake_in=run.seconds_left(),
+        )
         is_parked = await insist(release)
         if not is_parked and journal.reopen():
             # A message has arrived, and is executed here; or a remote call has ended.
@@ -388,13 +408,21 @@ class Runs:
         """Remove a tree from memory without recording anything."""
         journal.close()
         if not root.has_ended:
+            root.tree.freeze()
             root.cancel_on_loop("it is run elsewhere")
             await root.ended()
+        self._remote_calls.forget_loaded(root)
         self._recovery.forget(root)
         if root.parent is None:
             self._engine.forget_key(root)
+        # Nothing else would close them: the tree is not in memory any more.
+        self._registry.close_bags(root)
         self._registry.forget(root)
         self._source.forget(root.id)
+        if (replica := self._host.follower.followed(root.tree.id)) is not None:
+            # It was submitted here, or looked at: from here on it is found as the one that follows.
+            self._registry.add_missing(subtree(replica))
+        root.tree.wake()
 
     async def _disown(self, ownership: Ownership) -> None:
         """Give up a drive that could not be resumed."""
@@ -508,11 +536,9 @@ class Runs:
         return node not in self._lost
 
 
-def _own_calls(root: CallNode) -> list[CallNode]:
-    """Return *root* and the calls below it, without those that are drives of their own."""
-    found, left = list[CallNode](), [root]
-    while left:
-        node = left.pop()
-        found.append(node)
-        left += [child for child in node.children if not child.record.requested.queue]
-    return found
+def _cancel(root: CallNode, command: Mapping[str, Any]) -> None:
+    root.cancel_on_loop(str(command.get("reason", "")), cause=cause_of(command))
+
+
+def _pause(root: CallNode, command: Mapping[str, Any]) -> None:
+    pause_node(root, str(command.get("reason", "")))

@@ -15,6 +15,7 @@ from treefold.core.errors import (
     StoreError,
     UnknownNodeError,
 )
+from treefold.core.events import StopCause
 from treefold.core.question import Question, QuestionKey
 from treefold.core.shared_store import Load, Orders, Ownership, SharedStore, Ticket
 from treefold.core.work_engine import Stop, Taken, WorkEngine
@@ -169,6 +170,7 @@ class Worker:
             task.cancel()
         while self._tasks:
             await asyncio.wait(self._tasks)
+        self.follower.close()
         await self._dispatcher.close()
 
     def close(self) -> None:
@@ -204,14 +206,27 @@ class Worker:
         self._submitted[new.id] = ticket
         return self._source.submitted(new, ticket)
 
+    def withdraw(self, tree: int) -> None:
+        """Forget a new tree that is not to be submitted."""
+        del self._submitted[tree]
+
     def submit(self, root: CallNode, known: int) -> None:
         """Submit a new tree to the engine once it is written, and follow it here."""
         self.follower.follow(root, known=known)
         submission = self.spawn(
-            self._submit(self._submitted.pop(root.id), root), f"submission of {root.id}"
+            self._submit_tree(self._submitted.pop(root.id), root), f"submission of {root.id}"
         )
         self._submissions.add(submission)
         submission.add_done_callback(self._submissions.discard)
+
+    async def _submit_tree(self, ticket: Ticket, root: CallNode) -> None:
+        try:
+            await self._submit(ticket, root)
+        except FencedError:
+            # The source of a fork was deleted meanwhile, so the fork cannot be written.
+            self.follower.forget(root)
+            assert root.tree.journal is not None  # it is in the store
+            await root.end_saved(root.tree.journal)
 
     async def _submit(self, ticket: Ticket, node: CallNode) -> None:
         journal = node.tree.journal
@@ -258,20 +273,26 @@ class Worker:
 
     # Commands for other workers
 
-    def _cancel_elsewhere(self, node: int, reason: str) -> None:
+    def _cancel_elsewhere(self, node: int, reason: str, cause: StopCause) -> None:
         """Ask the process that runs a node to cancel it; on the loop, which does not wait."""
-        body = write_command({"do": "cancel", "node": node, "reason": reason}, "a reason")
+        command = {"do": "cancel", "node": node, "reason": reason, "cause": cause}
+        body = write_command(command, "a reason")
         self.spawn(self._post_to(node, body), "cancellation")
 
     async def _post_to(self, node: int, body: str) -> None:
         # If there is no such node any more, there is nothing to cancel.
         with suppress(UnknownNodeError):
-            await insist(partial(self.store.post_to, node, body))
+            await insist(partial(self._post_written, node, body))
+
+    def _post_written(self, node: int, body: str) -> bool:
+        # The node may have been requested just now.
+        self._recovery.journal.flush()
+        return self.store.post_to(node, body)
 
     def elsewhere(self, node: CallNode) -> Observer | None:
         """Return an observer that posts commands, if this process does not run *node*."""
-        is_here = any(self._source.drive_of(one.id) is not None for one in upwards(node))
-        return None if is_here else self._observer
+        top = next(one for one in upwards(node) if one.record.requested.queue or not one.parent)
+        return None if self._source.drive_of(top.id) is not None else self._observer
 
     def questions(self) -> list[Question]:
         """Return the open questions of all trees in the store, oldest first."""

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from treefold.core.errors import InvalidValueError
+from treefold.core.events import StopCause
 from treefold.core.truncation import truncated_repr
 
 
@@ -34,6 +35,12 @@ def write_command(command: Mapping[str, Any], what: str) -> str:
         return json.dumps(command)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(f"{what} has to be JSON: {error}") from error
+
+
+def cause_of(command: Mapping[str, Any]) -> StopCause:
+    """Return why a command cancels a call: a caller on another worker may have abandoned it."""
+    is_abandoned = command.get("cause") == StopCause.Abandoned
+    return StopCause.Abandoned if is_abandoned else StopCause.Cancelled
 
 
 def refusal_of(key: str, error: Exception) -> str:

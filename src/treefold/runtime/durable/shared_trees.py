@@ -120,6 +120,15 @@ class SharedTrees:
         unowned.close()
         return unowned
 
+    def claim(self, new: NewTree) -> bool:
+        # The first one that is written gets the key; the store refuses the others.
+        self._writer.flush()
+        journal = new.journal
+        assert isinstance(journal, DriveJournal)  # as in every tree of a shared store
+        if journal.drive.refusal is not None:
+            self.forget(new.id)
+        return journal.drive.refusal is None
+
     # Ownership
 
     def owned(self) -> list[int]:

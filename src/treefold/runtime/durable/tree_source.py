@@ -36,6 +36,14 @@ class TreeSource(Protocol):
         """Return where the events of a recorded tree are recorded."""
         ...
 
+    def claim(self, new: NewTree) -> bool:
+        """Return whether a new tree got its key; False if another process was quicker.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        ...
+
 
 class CountedTrees:
     """Counts ids in memory: this process makes all calls that are recorded in *journal*."""
@@ -61,3 +69,6 @@ class CountedTrees:
 
     def journal_of(self, tree: int) -> Recorder | None:
         return self._journal
+
+    def claim(self, new: NewTree) -> bool:
+        return True

@@ -1,7 +1,7 @@
 """A tree: the records of one top-level call and all below it, and what its nodes share."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -70,7 +70,7 @@ class Recorder(Protocol):
         ...
 
 
-class Tree:
+class Tree:  # noqa: PLR0904 - records, views, those who wait, and bags, under one lock
     """The records of one tree, the callbacks that wait for a change, and its bags.
 
     Events are published on the runtime's loop, and applied to the records at once. Views may be
@@ -83,6 +83,7 @@ class Tree:
         "_closed",
         "_events",
         "_fold",
+        "_last_view",
         "_lock",
         "_parts",
         "_waiting",
@@ -112,6 +113,7 @@ class Tree:
         self._parts: dict[type, Any] = {}
         self._bags: dict[int, SessionBag] = {}
         self._closed = False
+        self._last_view: NodeView | None = None  # if this process has given the tree up
         self._waiting: list[Callable[[], None]] = []
         self._lock = threading.Lock()  # guards the records, _waiting and the bags; held briefly
 
@@ -209,7 +211,22 @@ class Tree:
     def view(self, id: int) -> NodeView:
         """Return a snapshot of the node with this id."""
         with self._lock:
+            for view in () if self._last_view is None else _all_views(self._last_view):
+                if view.id == id:
+                    return view
             return snapshot(self._fold[id])
+
+    def freeze(self) -> None:
+        """Keep the views as they are: what happens from here on is only the end of its tasks."""
+        with self._lock:
+            self._last_view = self._last_view or snapshot(self._fold[self.id])
+
+    def wake(self) -> None:
+        """Wake what waits for the next event; usable in any thread."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for wake in waiting:
+            wake()
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
         """Call *wake* once, at the next event."""
@@ -241,3 +258,9 @@ class Tree:
             self._closed = True
             bags, self._bags = self._bags, {}
         return list(bags.values())
+
+
+def _all_views(view: NodeView) -> Iterator[NodeView]:
+    yield view
+    for child in view.children:
+        yield from _all_views(child)

@@ -60,10 +60,11 @@ LANGUAGE sql AS $$
     SELECT 1 FROM drives JOIN nodes AS caller ON caller.drive = drives.node
     JOIN nodes AS call ON call.parent = caller.id
     WHERE one.node <> one.tree AND call.id = one.node FOR NO KEY UPDATE OF drives;
-    UPDATE drives SET wanted = clock_timestamp()
+    UPDATE drives SET wanted = clock_timestamp(), wake_at = NULL
     FROM nodes AS call JOIN nodes AS caller ON caller.id = call.parent
     WHERE one.node <> one.tree AND call.id = one.node AND drives.node = caller.drive
-        AND drives.owner IS NULL AND drives.wanted IS NULL AND is_open(drives)
+        AND drives.owner IS NULL AND (drives.wanted IS NULL OR drives.wake_at IS NOT NULL)
+        AND is_open(drives)
 $$;
 
 -- The drive of a node; ids that a fork shares belong to the fork.
@@ -345,9 +346,11 @@ $$;
 
 -- Give up a drive; false if it should be parked and there is news: messages, or the end of an
 -- awaited call. The lock is the one that ``post`` and ``wake_caller`` take, so what happens either
--- is seen here or finds the drive without an owner.
+-- is seen here or finds the drive without an owner. An open drive is wanted again after so many
+-- seconds, if any are given.
 CREATE OR REPLACE FUNCTION release(
-    worker bigint, its_node bigint, its_epoch integer, parked boolean, awaited bigint[]
+    worker bigint, its_node bigint, its_epoch integer, parked boolean, awaited bigint[],
+    wake_in double precision
 ) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -366,12 +369,17 @@ BEGIN
             RETURN false;
         END IF;
         found.wanted := clock_timestamp();
-    ELSIF parked OR NOT is_open(found) THEN
+    ELSIF NOT is_open(found) OR (parked AND wake_in IS NULL) THEN
         found.wanted := NULL;
     ELSE
         found.wanted := clock_timestamp();
+        -- An interval has its limits, and timeouts have none.
+        found.wake_at := CASE
+            WHEN parked THEN clock_timestamp() + make_interval(secs => least(wake_in, 1e9))
+        END;
     END IF;
-    UPDATE drives SET owner = NULL, attempts = 0, wanted = found.wanted WHERE node = its_node;
+    UPDATE drives SET owner = NULL, attempts = 0, wanted = found.wanted, wake_at = found.wake_at
+    WHERE node = its_node;
     IF NOT is_open(found) THEN
         PERFORM wake_caller(found);
     END IF;

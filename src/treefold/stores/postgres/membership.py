@@ -126,9 +126,19 @@ class Membership:
         """Note that drives were created which this worker owns."""
         self._owned.update(drives)
 
-    def release(self, ownership: Ownership, *, parked: bool, awaited: Collection[int]) -> bool:
-        values = (self.worker, ownership.node, ownership.epoch, parked, list(awaited))
-        search = "SELECT release(%s::bigint, %s::bigint, %s::integer, %s, %s::bigint[])"
+    def release(
+        self,
+        ownership: Ownership,
+        *,
+        parked: bool,
+        awaited: Collection[int],
+        wake_in: float | None,
+    ) -> bool:
+        values = (self.worker, ownership.node, ownership.epoch, parked, list(awaited), wake_in)
+        search = (
+            "SELECT release(%s::bigint, %s::bigint, %s::integer, %s, %s::bigint[],"
+            " %s::double precision)"
+        )
         # Before it is: a heartbeat that comes in between must not report it as lost.
         self._owned.discard(ownership.node)
         released = False

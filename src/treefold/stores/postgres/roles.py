@@ -38,7 +38,7 @@ _WORKER: Final = (
     "leave_workers(bigint)",
     "drain_worker(bigint)",
     "adopt(bigint, bigint)",
-    "release(bigint, bigint, integer, boolean, bigint[])",
+    "release(bigint, bigint, integer, boolean, bigint[], double precision)",
     "post(bigint, text, text, uuid)",
     "done(bigint, bigint)",
     "broadcast(json)",

@@ -126,8 +126,15 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     def attempts(self, node: int) -> int:
         return self._membership.attempts(node)
 
-    def release(self, ownership: Ownership, *, parked: bool, awaited: Collection[int] = ()) -> bool:
-        return self._membership.release(ownership, parked=parked, awaited=awaited)
+    def release(
+        self,
+        ownership: Ownership,
+        *,
+        parked: bool,
+        awaited: Collection[int] = (),
+        wake_in: float | None = None,
+    ) -> bool:
+        return self._membership.release(ownership, parked=parked, awaited=awaited, wake_in=wake_in)
 
     def reserve(self, nodes: int, trees: int = 0) -> tuple[int, int]:
         return self._membership.reserve(nodes, trees)
