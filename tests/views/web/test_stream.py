@@ -587,7 +587,9 @@ def test_closing_the_viewer_ends_all_streams_in_good_order(
     for thread in threads:
         thread.join(PATIENCE)
     told = [[message.event for message in messages(lines)] for lines in ended]
-    assert told == [["trees", "questions", "rows"]] * 5
+    assert [events[:3] for events in told] == [["trees", "questions", "rows"]] * 5
+    # What the tree did last may have been written after a stream had begun.
+    assert {event for events in told for event in events[3:]} <= {"rows"}
     with pytest.raises(httpx.ConnectError):
         client.get("/api/journal")
 
