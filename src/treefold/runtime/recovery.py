@@ -252,13 +252,15 @@ class Recovery:
         """Return what reads the events of a tree, for streams of events."""
         return JournalEvents(self.store, tree, self.journal.changes, writer=self.journal)
 
-    def forget(self, root: CallNode) -> None:
-        """Forget a tree that this process does not run any more."""
+    def forget(self, root: CallNode, nodes: Iterable[CallNode]) -> None:
+        """Forget a tree that this process does not run any more, and the questions of *nodes*.
+
+        A remote call in it may run here on its own, and keeps its questions.
+        """
         self._trials.forget(root)
         self.recovered.pop(root.id, None)
-        for node in subtree(root):
-            if self._is_run(node):
-                self._board.forget(node.id)
+        for node in nodes:
+            self._board.forget(node.id)
 
     def _is_run(self, node: CallNode) -> bool:
         """Whether no other node of this process runs the same call.

@@ -95,7 +95,7 @@ def test_a_remote_call_that_ends_while_its_caller_is_being_parked_wakes_it(postg
             return two.release(call, parked=False)
 
         with slow.transaction():
-            release = "SELECT release(%s::bigint, 2, %s::integer, true, ARRAY[3]::bigint[])"
+            release = "SELECT release(%s::bigint, 2, %s::integer, true, ARRAY[3]::bigint[], NULL)"
             assert slow.execute(release, (worker, caller.epoch)).fetchall() == [(True,)]
             released = thread.submit(end)
             blocks = (

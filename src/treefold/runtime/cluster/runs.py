@@ -407,22 +407,25 @@ class Runs:
     async def _unload(self, journal: DriveJournal, root: CallNode) -> None:
         """Remove a tree from memory without recording anything."""
         journal.close()
+        own = self._remote_calls.run_with(root)
+        # Before its calls are cancelled: that must not be seen, and is not what happens to them.
         if not root.has_ended:
             root.tree.freeze()
-            root.cancel_on_loop("it is run elsewhere")
-            await root.ended()
-        self._remote_calls.forget_loaded(root)
-        self._recovery.forget(root)
         if root.parent is None:
             self._engine.forget_key(root)
-        # Nothing else would close them: the tree is not in memory any more.
-        self._registry.close_bags(root)
         self._registry.forget(root)
-        self._source.forget(root.id)
         if (replica := self._host.follower.followed(root.tree.id)) is not None:
             # It was submitted here, or looked at: from here on it is found as the one that follows.
             self._registry.add_missing(subtree(replica))
         root.tree.wake()
+        if not root.has_ended:
+            root.cancel_on_loop("it is run elsewhere")
+            await root.ended()
+        self._remote_calls.forget_loaded(root)
+        self._recovery.forget(root, own)
+        # Nothing else would close them: the tree is not in memory any more.
+        self._registry.close_bags(root)
+        self._source.forget(root.id)
 
     async def _disown(self, ownership: Ownership) -> None:
         """Give up a drive that could not be resumed."""

@@ -292,7 +292,7 @@ class Worker:
     def elsewhere(self, node: CallNode) -> Observer | None:
         """Return an observer that posts commands, if this process does not run *node*."""
         top = next(one for one in upwards(node) if one.record.requested.queue or not one.parent)
-        return None if self._source.drive_of(top.id) is not None else self._observer
+        return None if self._source.is_recording(top.id) else self._observer
 
     def questions(self) -> list[Question]:
         """Return the open questions of all trees in the store, oldest first."""
