@@ -53,9 +53,11 @@ def submit(
         node = runtime.invoke(function, args, key=key, queue=queue, model=model)
         runtime.flush()
         is_served = _is_served(shared, queue, function.name)
+        # When the runtime is closed, the node of a call that continues elsewhere ends.
+        has_ended = node.state.final
     print(node.id)
     named = "" if store is None else f" --store {shlex.quote(shared.name)}"
-    if node.state.final:
+    if has_ended:
         _say(f"the call with this key has ended; see it: treefold tree {node.id}{named}")
         return DONE
     _say(f"submitted to the queue {queue!r}; watch it: treefold tree {node.id}{named}")
