@@ -108,7 +108,7 @@ class Run:
         ]
 
     def seconds_left(self) -> float | None:
-        """Return the time until one of its calls is to be ended, whoever answers; None if no limit.
+        """Return the seconds until the first deadline of its calls; None if they have none.
 
         The call has to run for that, so a worker has to take it up again then.
         """
