@@ -6,16 +6,16 @@ lacks one of them holds the tree back, visibly, instead of running it otherwise.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from treefold.core.edit import Edit
-from treefold.core.events import AgentEdited, TreeHeldBack
+from treefold.core.events import AgentEdited, GuardsLifted, TreeHeldBack
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of
 from treefold.runtime.durable.loader import Loader, PastFunction
 from treefold.runtime.engine import Engine
-from treefold.runtime.guarding import file_of_hook
+from treefold.runtime.guarding import check_lifted, file_of_hook
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,17 @@ def hold_back(root: CallNode, why: str) -> None:
     # Programs with other functions share a journal all the time; that is not worth an event.
     if not isinstance(root.function, PastFunction) and root.record.held_back != why:
         root.tree.publish(TreeHeldBack(root.id, time.time(), why))
+
+
+def lift(root: CallNode, names: Iterable[str]) -> None:
+    """Record that a person has the tree of *root* continue without the guards of these names.
+
+    Raises:
+        InvalidValueError: it has no guard of one of these names.
+    """
+    if names := tuple(names):
+        check_lifted(names, root.record)
+        root.tree.publish(GuardsLifted(root.id, time.time(), names))
 
 
 def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:

@@ -8,7 +8,7 @@ from its beginning. A tree in which everything waits for a person is parked unti
 import logging
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, Protocol
@@ -33,7 +33,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
-from treefold.runtime.readiness import hold_back, why_held_back
+from treefold.runtime.readiness import hold_back, lift, why_held_back
 from treefold.runtime.trees.question_board import GRACE
 from treefold.runtime.trees.run_log import name_of, questions_command
 from treefold.stores.opening import open_store
@@ -50,7 +50,7 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-class Recovery:
+class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
     """Resumes the trees in a store, answers their questions, and deletes trees."""
 
     def __init__(self, loader: Loader, engine: Engine, *, was_killed: bool) -> None:
@@ -225,6 +225,21 @@ class Recovery:
         if log.isEnabledFor(logging.INFO) and (is_fork or has_begun):
             log.info("%s is %s", name_of(root.record), "a fork" if is_fork else _progress(root))
         return root
+
+    def resume_held_back(self, root: CallNode, without: Sequence[str]) -> None:
+        """Resume a tree that was held back, after a person has lifted the guards of these names.
+
+        Raises:
+            UsageError: it still lacks something, or is not held back.
+            InvalidValueError: it has no guard of one of these names.
+        """
+        if not root.record.held_back:
+            raise UsageError(f"run {root.index} is not held back: nothing is to be lifted")
+        lift(root, without)
+        if why := self.why_held_back(root):
+            hold_back(root, why)
+            raise UsageError(f"run {root.index} is held back: {why}")
+        self.resume_tree(root.id)
 
     def resume_call(self, node: CallNode, *, was_killed: bool) -> None:
         """Start a loaded call again whose caller other workers run."""
