@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from treefold.core.edit import UNCHANGED, Edit
 from treefold.core.errors import (
+    HeldBackError,
     InvalidValueError,
     ModelProviderException,
     StoreError,
@@ -47,7 +48,7 @@ from treefold.runtime.durable.new_code import Fork
 from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.engine import Engine
 from treefold.runtime.guarding import check_lifted
-from treefold.runtime.readiness import model_of
+from treefold.runtime.readiness import model_of, why_unguarded
 from treefold.runtime.recovery import Recovery
 
 
@@ -120,7 +121,7 @@ class Forks:
         Raises:
             StoreBusyError: this is the loop's thread, and *root* could not be written in time.
         """
-        check_lifted(without, root.record)
+        self._check_guards(root, without)
         loop_handle, forking = root.loop_handle, self._recovery.forking
         # Either this sees that the tree is being deleted, or the deletion sees this.
         forking.append(root.id)
@@ -139,6 +140,16 @@ class Forks:
             with suppress(StoreError):
                 self._journal.flush()
         return forked
+
+    def _check_guards(self, root: CallNode, without: Sequence[str]) -> None:
+        """Raise HeldBackError if the fork could not run here, for want of a hook that guards it.
+
+        With a work engine it runs on a worker, which may have the hook.
+        """
+        check_lifted(without, root.record)
+        why = why_unguarded(root, self._recovery.loader.guarding, without)
+        if why and self._engine.placement is None:
+            raise HeldBackError(root.index, why)
 
     def _fork(
         self,

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, Protocol
 
-from treefold.core.errors import ClosedError, StoreError, UsageError
+from treefold.core.errors import ClosedError, HeldBackError, StoreError, UsageError
 from treefold.core.events import Event
 from treefold.core.function import Function
 from treefold.core.question import Answer, Question
@@ -69,6 +69,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
             self._trials.begin()
         self._was_killed = was_killed  # the last driver of the journal
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
+        self.held_back: set[int] = set()  # trees that this process cannot run
         self.deleting: set[int] = set()  # trees that must not be forked any more
         self.forking: list[int] = []  # trees that must not be deleted now
         engine.use_journal(loader, self)
@@ -212,7 +213,9 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         self._due.discard(tree)
         if why := self.why_held_back(root):
             hold_back(root, why)
+            self.held_back.add(tree)
             return root
+        self.held_back.discard(tree)
         self.recovered[tree] = None
         self.loader.bind(root)
         request = self.loader.request_of(root.record)
@@ -230,7 +233,8 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         """Resume a tree that was held back, after a person has lifted the guards of these names.
 
         Raises:
-            UsageError: it still lacks something, or is not held back.
+            HeldBackError: this process still lacks something.
+            UsageError: it is not held back.
             InvalidValueError: it has no guard of one of these names.
         """
         if not root.record.held_back:
@@ -238,7 +242,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         lift(root, without)
         if why := self.why_held_back(root):
             hold_back(root, why)
-            raise UsageError(f"run {root.index} is held back: {why}")
+            raise HeldBackError(root.index, why)
         self.resume_tree(root.id)
 
     def resume_call(self, node: CallNode, *, was_killed: bool) -> None:

@@ -298,6 +298,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         found = [self._readable(id) for id in self._recovery.recovered]
         return [node for node in found if node is not None]
 
+    def held_back(self) -> list[Node]:
+        """Return the top-level calls that this process cannot run; their views say why.
+
+        They stay open for a process that has what this one lacks, such as a hook that guards them.
+        """
+        self._open_loop()
+        ids = () if self._recovery is None else sorted(self._recovery.held_back)
+        return [node for node in map(self._readable, ids) if node is not None]
+
     def _readable(self, id: int) -> CallNode | None:
         """Return a top-level call; None if it has just been deleted or cannot be read."""
         try:
