@@ -39,8 +39,8 @@ _MALFORMED: Final = {
 class GeminiDecoder(Decoder):
     """Decodes one streamed response."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, max_calls: int | None = None) -> None:
+        super().__init__(max_calls)
         self._parts: list[dict[str, Any]] = []
         self._plain: list[str] = []  # pieces of a text part that is not complete yet
         self._joiner = SurrogateJoiner()
@@ -92,6 +92,7 @@ class GeminiDecoder(Decoder):
                 )
             )
             self._calls += 1
+            self._check_calls(self._calls)
 
     def _join_plain(self) -> None:
         if text := "".join(self._plain):
