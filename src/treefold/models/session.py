@@ -241,6 +241,7 @@ class WireSession(Session):
             received=(response.message,) if response.message is not None else (),
             finish=response.finish,
             usage=self._uncommitted,
+            by_schema=self._dialect.settings.response_schema is not None,
         )
         parts = self._append(exchange)
         self._uncommitted = NO_USAGE
@@ -291,7 +292,7 @@ class WireSession(Session):
                 raise self._exception(error, str(fault), number) from None
             by_schema = self._dialect.settings.response_schema is not None
             return self._format_notice(_TOOLS_NOTICE, error, what="JSON" if by_schema else "text")
-        if self._fallback is not None and error.may_refuse_schema:
+        if self._fallback is not None and error.refuses_schema:
             # Only once: the server may reject functions as well.
             self._dialect, self._fallback = self._fallback, None
             return self._format_notice(_SCHEMA_NOTICE, error)
@@ -320,6 +321,7 @@ class WireSession(Session):
             key_name=self._endpoint.key_name,
             address=self._endpoint.address,
             longest=self._retry.longest,
+            by_schema=self._fallback is not None,
         )
         raise self._exception(error, remedy, number) from None
 
