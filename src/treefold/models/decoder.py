@@ -18,6 +18,7 @@ INVALID_ARGS_KEY: Final = "__not_json__"
 UNNAMED: Final = "unnamed"
 # The kind of a failure of our own: the model asked for more calls than its profile allows.
 TOO_MANY_CALLS: Final = "too_many_calls"
+_MAX_NAME: Final = 256  # characters that are kept of an id, or of the name of a model
 # A larger count is nonsense, and sums of such counts could not be saved.
 _MAX_TOKENS: Final = 2**53
 
@@ -64,6 +65,8 @@ class Decoder(ABC):
     Attributes:
         is_done: whether the response is complete, so that the end of the stream need not be
             awaited.
+        response_id: as the provider identifies the response; empty if it does not.
+        response_model: the model that wrote it, as the provider names it.
     """
 
     # Whether events that are not JSON are skipped; otherwise the first one ends the response.
@@ -71,6 +74,8 @@ class Decoder(ABC):
 
     def __init__(self, max_calls: int | None = None) -> None:
         self.is_done = False
+        self.response_id = ""
+        self.response_model = ""
         self._max_calls = max_calls
         self._parser = JsonEventParser()
         self._failure: BrokenStreamError | StreamFailedError | None = None
@@ -124,6 +129,13 @@ class Decoder(ABC):
         if self._failure is not None:
             raise self._failure
         return self._response()
+
+    def _identify(self, id: Any, model: Any) -> None:
+        """Keep the id of the response and the name of its model, from where they come first."""
+        if not self.response_id and isinstance(id, str):
+            self.response_id = id[:_MAX_NAME]
+        if not self.response_model and isinstance(model, str):
+            self.response_model = model[:_MAX_NAME]
 
     def _check_calls(self, count: int) -> None:
         """Raise if the response has more than *max_calls* calls, as soon as there is one more."""

@@ -19,7 +19,7 @@ from treefold.models.attempt import Endpoint
 from treefold.models.dialect import Dialect
 from treefold.models.profiles import Profile, profile_of
 from treefold.models.retry import Retry, Timers
-from treefold.models.secret import Secret
+from treefold.models.secret import Secret, public_url
 from treefold.models.session import WireSession
 
 
@@ -65,6 +65,10 @@ class WireModel(Model):
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return f"{self.provider}:{self.model}"
+
+    @property
+    def address(self) -> str:
+        return "" if self.base_url is None else public_url(self.base_url)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

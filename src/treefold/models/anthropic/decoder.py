@@ -102,6 +102,7 @@ class AnthropicDecoder(Decoder):
             case {"type": "content_block_start", "index": int(index), "content_block": {**block}}:
                 self._begin(index, block, events)
             case {"type": "message_start", "message": {**message}}:
+                self._identify(message.get("id"), message.get("model"))
                 self._count(message.get("usage"))
             case {"type": "message_delta", "delta": {**delta}}:
                 self._stop_reason = str(delta.get("stop_reason") or self._stop_reason)

@@ -53,6 +53,7 @@ class GeminiDecoder(Decoder):
     def _handle(self, chunk: dict[str, Any], events: list[ModelEvent]) -> None:
         if isinstance(error := chunk.get("error"), dict):
             raise _failure(cast("dict[str, Any]", error))
+        self._identify(chunk.get("responseId"), chunk.get("modelVersion"))
         for candidate in objects_in(chunk.get("candidates"))[:1]:
             self._handle_candidate(candidate, events)
         match chunk.get("promptFeedback"):

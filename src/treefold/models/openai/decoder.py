@@ -128,6 +128,7 @@ class OpenAIDecoder(Decoder):
             return
         if chunk.get("error") or chunk.get("object") == "error":
             raise _failure(chunk.get("error") or chunk)
+        self._identify(chunk.get("id"), chunk.get("model"))
         for choice in objects_in(chunk.get("choices")):
             self._begun = True
             if choice.get("index"):  # requests ask for one choice
