@@ -10,9 +10,8 @@ from types import TracebackType
 from typing import Final, Self
 from uuid import uuid4
 
-from mcp.client.stdio import get_default_environment
-
 from treefold.core.errors import UsageError
+from treefold.core.inherited_variables import inherited_variables
 from treefold.mcp.errors import McpConnectionError
 from treefold.mcp.messages import MessageReader, MessageWriter
 from treefold.toolbox.shell.output import plain_text
@@ -77,7 +76,7 @@ class StdioTransport(asyncio.SubprocessProtocol):
                 stdout=subprocess.PIPE,
                 stderr=stderr.write_fd,
                 cwd=self._cwd,
-                env=get_default_environment() | self._env | {name: value},
+                env=inherited_variables(os.environ) | self._env | {name: value},
                 start_new_session=True,
             )
         except BaseException:
