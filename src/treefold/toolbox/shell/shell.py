@@ -161,6 +161,7 @@ class Shell(asyncio.SubprocessProtocol):
         # reap a process that has ended before asyncio notices its exit.
         if self._supervisor is not None and self.returncode is None:
             send_signal(signal.SIGTERM, [self._supervisor])
+            send_signal(signal.SIGCONT, [self._supervisor])  # a command may have stopped it
         return bool(left)
 
     async def aclose(self) -> None:
