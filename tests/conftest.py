@@ -46,6 +46,7 @@ SLOW: Final = (
     "tests/models/test_hub",
     "tests/models/test_chat_templates",
     "tests/runtime/test_random",
+    "tests/runtime/test_uvloop",
     "tests/toolbox",
     "tests/turns/test_endurance",
     "tests/chat/test_llama",
