@@ -45,6 +45,7 @@ SLOW: Final = (
     "tests/models/test_weights",
     "tests/models/test_hub",
     "tests/models/test_chat_templates",
+    "tests/runtime/test_forked_processes",
     "tests/runtime/test_random",
     "tests/runtime/test_uvloop",
     "tests/toolbox",

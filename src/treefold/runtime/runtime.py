@@ -664,7 +664,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def _close(self, *, cancel: bool) -> None:
         # In a forked process nothing is closed: the parent process does that.
-        if self._loop_handle is not None and self._loop_handle.is_forked():
+        if self._is_forked():
             return
         if self._loop_handle is not None and not self._closed:
             self._loop_handle.refuse_blocking(
@@ -716,8 +716,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def __enter__(self) -> Self:
         self._open_loop()
-        # In a call, what runs in this block still belongs to that call.
-        if RunContext.active.get(None) is None:
+        # In a call, what runs in this block still belongs to that call; but not to one of the
+        # process that this one was forked from.
+        active = RunContext.active.get(None)
+        if active is None or (isinstance(active, Context) and active.runtime._is_forked()):
             self._token = RunContext.active.set(self._context)
         return self
 
@@ -775,6 +777,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if self._closed or (self._loop_handle is not None and self._loop_handle.loop.is_closed()):
             raise ClosedError("this runtime has been closed; make a new one to run more calls")
         if self._loop_handle is not None:
+            self._loop_handle.check_process()
             return self._loop_handle
         with self._lock:
             if self._closed:
@@ -784,6 +787,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             loop_handle = self._loop_handle
         self._recover_on(loop_handle)
         return loop_handle
+
+    def _is_forked(self) -> bool:
+        return self._loop_handle is not None and self._loop_handle.is_forked()
 
     def _recover_on(self, loop_handle: LoopHandle) -> None:
         if self._recovery is None:
