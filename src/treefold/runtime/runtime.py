@@ -30,6 +30,7 @@ from treefold.core.store import Store
 from treefold.core.views import NodeView
 from treefold.core.work_engine import Stop, WorkEngine
 from treefold.runtime.calls.budgets import Account
+from treefold.runtime.calls.live_call import LiveCall
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.context import Context
@@ -406,7 +407,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         found = self._engine.find(node)
         tree, recovery = found.tree, self._recovery
         source = TreeEvents(tree) if recovery is None else recovery.events(tree.id)
-        return EventStream(source, found.loop_handle, found.id, after=after, timeout=timeout)
+        call = LiveCall(found, self._engine.loaded)
+        return EventStream(
+            source, found.loop_handle, found.id, after=after, timeout=timeout, call=call
+        )
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top-level one through node *id* to what it waits for now."""
