@@ -12,21 +12,22 @@ class LiveCall:
 
     Args:
         node: the call.
-        current: returns the node that stands for it now; a worker may have taken it over.
+        find: returns the node that is found by its id, which is another if this worker has taken
+            the call over or given it up. A program may use either.
     """
 
-    def __init__(self, node: CallNode, current: Callable[[int], CallNode | None]) -> None:
+    def __init__(self, node: CallNode, find: Callable[[int], CallNode | None]) -> None:
         self._node = node
-        self._current = current
+        self._find = find
         self._waiting: dict[Callable[[], None], CallNode] = {}
 
     @property
     def has_ended(self) -> bool:
-        return self._find().has_ended
+        return self._next_to_end() is None
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
         """Call *wake* when the call has ended."""
-        node = self._waiting[wake] = self._find()
+        node = self._waiting[wake] = self._next_to_end() or self._node
         node.loop_handle.run_soon(node.add_end_callback, wake)
 
     def forget(self, wake: Callable[[], None]) -> None:
@@ -35,5 +36,9 @@ class LiveCall:
             with suppress(ClosedError):
                 node.loop_handle.run_soon(node.remove_end_callback, wake)
 
-    def _find(self) -> CallNode:
-        return self._current(self._node.id) or self._node
+    def _next_to_end(self) -> CallNode | None:
+        """Return a node of the call that has not ended, or None."""
+        if not self._node.has_ended:
+            return self._node
+        found = self._find(self._node.id)
+        return None if found is None or found.has_ended else found
