@@ -396,6 +396,21 @@ class CallTimeoutError(CallError, TimeoutError):
     """
 
 
+class DependencyError(CallError):
+    """The dependencies of a run could not be made, so it did not begin; the cause says why.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime
+        >>> def connect():
+        ...     raise ConnectionError("refused")
+        >>> with Runtime(deps=connect) as runtime:
+        ...     runtime.invoke(CodeFunction(callable=lambda ctx: ctx.deps, name="look")).result()
+        Traceback (most recent call last):
+            ...
+        treefold.errors.DependencyError: the dependencies of look (run 1) could not be made: ...
+    """
+
+
 class TurnTimeoutError(CallTimeoutError):
     """The turn took longer than its ``timeout``.
 

@@ -78,6 +78,7 @@ class CallOptions:
     passing: bool = False  # only the process that made the call can continue it
     traceparent: str | None = None  # the span that was open where the call was made
     budgets_above: tuple[BudgetAbove, ...] = ()  # of a call that another worker runs
+    deps: str = ""  # where its dependencies came from, such as "app:connect"; empty without any
 
 
 @fact

@@ -12,6 +12,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from treefold.core.call_keys import named, of_arguments
 from treefold.core.call_request import CallRequest
+from treefold.core.deps import DepsSource
 from treefold.core.errors import ClosedError, InvalidValueError, UnknownNodeError, UsageError
 from treefold.core.events import (
     BudgetAbove,
@@ -31,6 +32,7 @@ from treefold.runtime.calls.node import CallNode, CodeNode
 from treefold.runtime.calls.task import start_task
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.context import Context, Host
+from treefold.runtime.deps import give_deps
 from treefold.runtime.durable.tree_source import CountedTrees, NewTree, TreeSource
 from treefold.runtime.graph import discover
 from treefold.runtime.loops.loop_handle import LoopHandle
@@ -204,6 +206,11 @@ class Engine:
 
     def _new_tree(self, request: CallRequest) -> NewTree:
         if self.placement is not None:
+            if request.deps is not None:
+                raise UsageError(
+                    "deps= is for calls that this process runs, and with engine= others may run"
+                    " them: give each of them Runtime(deps=...)"
+                )
             return self.placement.new_tree(request)
         if request.queue or request.priority:
             raise UsageError(
@@ -256,6 +263,7 @@ class Engine:
             new = self._new_tree(request)
             tree = Tree(new.id, new.number, kept=self._keeps_trees, journal=new.journal)
             node = self._make(new.id, request, loop_handle, tree, None)
+            give_deps(node, self.services, request.deps)
             # Before it is written, and may be delivered to this process.
             self._trees.add(node)
             is_first = request.key is None or self.source.claim(new)
@@ -306,6 +314,7 @@ class Engine:
     def restart(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
         """Start the top-level call of a tree that was loaded, or of a fork."""
         self.accounts.open(root, request, is_fork=is_fork)
+        give_deps(root, self.services)
         self._trees.expect(root)
         root.loop_handle.run_soon(start_task, root, Context(self, root))
 
@@ -313,6 +322,7 @@ class Engine:
         """Start a call, loaded with ``load_call``, that another worker had begun or requested."""
         self.accounts.open(node, request)
         self.accounts.open_above(node)
+        give_deps(node, self.services)
         self._trees.expect_call(node)
         node.loop_handle.run_soon(start_task, node, Context(self, node))
 
@@ -354,10 +364,14 @@ class Engine:
         options = None
         if parent is None and tree.journal is not None:
             # This is the thread, and the context, of the code that makes the call.
-            options = _options(request, None if self.find_span is None else self.find_span())
+            deps = request.deps or self.services.deps
+            options = _options(
+                request, deps, traceparent=None if self.find_span is None else self.find_span()
+            )
         elif queue and parent is not None:
             # Another worker, which does not run its caller, starts it with these.
-            options = _options(request, None, budgets_above(parent))
+            deps = None if tree.deps is None else tree.deps.source
+            options = _options(request, deps, budgets_above=budgets_above(parent))
         loader = self._loader
         version = "" if loader is None else loader.version_of(request.function)
         event = _requested(id, request, tree, parent, options, queue, version)
@@ -607,7 +621,11 @@ def _requested(
 
 
 def _options(
-    request: CallRequest, traceparent: str | None, budgets_above: tuple[BudgetAbove, ...] = ()
+    request: CallRequest,
+    deps: DepsSource | None,
+    *,
+    traceparent: str | None = None,
+    budgets_above: tuple[BudgetAbove, ...] = (),
 ) -> CallOptions | None:
     model = request.model
     options = CallOptions(
@@ -617,5 +635,6 @@ def _options(
         passing=request.prior is not None,
         traceparent=traceparent,
         budgets_above=budgets_above,
+        deps="" if deps is None else deps.name,
     )
     return None if options == CallOptions() else options

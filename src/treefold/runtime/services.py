@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from treefold.core.decisions import Rules
+from treefold.core.deps import DepsSource
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.runtime.calls.budgets import Account, Accounting
 from treefold.runtime.limits.allowances import Allowances
@@ -19,11 +20,12 @@ class SharedAllowances(Allowances, Accounting, Protocol):
 
 @lazy_dataclass()
 class Services:
-    """Models, limits, rules, the budget's account, the board, and the past runs of each agent."""
+    """Models, limits, rules, dependencies, the account, the board, the past runs of each agent."""
 
     models: ModelNames = field(default_factory=ModelNames)
     limits: Limits = DEFAULT_LIMITS
     rules: Rules = field(default_factory=Rules)
+    deps: DepsSource | None = None
     account: Account | None = None
     shared: SharedAllowances | None = None  # of all workers of a shared store
     pauses_on_provider_failure: bool = False

@@ -127,7 +127,7 @@ class ToolDecorator:
 
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[RunContext, Q], Awaitable[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], Awaitable[T]], /
     ) -> "CoroutineTool[Q, T]": ...
 
     @overload
@@ -135,7 +135,7 @@ class ToolDecorator:
 
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[RunContext, Q], AsyncIterator[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], AsyncIterator[T]], /
     ) -> "StreamTool[Q, T]": ...
 
     @overload
@@ -403,7 +403,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
 
     @overload
     def subtool(
-        self, fn: Callable[Concatenate[RunContext, Q], Awaitable[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], Awaitable[T]], /
     ) -> "CoroutineTool[Q, T]": ...
 
     @overload
@@ -411,7 +411,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
 
     @overload
     def subtool(
-        self, fn: Callable[Concatenate[RunContext, Q], AsyncIterator[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], AsyncIterator[T]], /
     ) -> "StreamTool[Q, T]": ...
 
     @overload
