@@ -145,7 +145,9 @@ class ToolDecorator:
         """Make a tool of *fn* and register it by its name."""
         self._options.check(fn)
         made = Tool[..., Any, Any](fn, self._options, self._parent)
-        replaced = ToolRegistry.register(made.name, made, origin_of(fn))
+        siblings = [] if self._parent is None else self._parent.subtools
+        is_free = all(tool.name != made.name for tool in siblings)
+        replaced = ToolRegistry.register(made.name, made, origin_of(fn), may_hide=is_free)
         if self._parent is not None:
             others = [tool for tool in self._parent.subtools if tool is not replaced]
             self._parent.subtools[:] = [*others, made]
