@@ -57,8 +57,8 @@ class StartPolicy(Protocol):
 class Resumer(Protocol):
     """Deals with trees of earlier processes; see ``Recovery``."""
 
-    def resume_with(self, root: CallNode, function: Function) -> None:
-        """Resume a tree that was left open because its *function* was unknown."""
+    def resume_with(self, root: CallNode, request: CallRequest) -> None:
+        """Resume a tree that was held back for want of what *request* has."""
         ...
 
     def note_end(self, node: CallNode) -> None:
@@ -424,7 +424,7 @@ class Engine:
             tree = self._loader.store.find_key(key)
             node = None if tree is None else self.find(tree)
         if node is not None and self._checked_same(request, node) and self.resumer is not None:
-            node.loop_handle.run_sync(self.resumer.resume_with, node, request.function)
+            node.loop_handle.run_sync(self.resumer.resume_with, node, request)
         return node
 
     def _found_meanwhile(self, request: CallRequest, new: CallNode) -> CallNode:

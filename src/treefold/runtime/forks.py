@@ -34,12 +34,14 @@ from treefold.core.value_codec import has_unserializable
 from treefold.core.work_engine import Ticket
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of
+from treefold.runtime.deps import give_deps
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork
 from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.engine import Engine
-from treefold.runtime.recovery import Recovery, model_of
+from treefold.runtime.readiness import model_of
+from treefold.runtime.recovery import Recovery
 
 
 class Forks:
@@ -165,6 +167,11 @@ class Forks:
         new.journal.record(new.id, *own)
         loaded = self._engine.load(new.id, self._engine.restored([*shared, *own]))
         loaded.tree.part(Fork).is_own = True
+        source = self._engine.loaded(root)
+        deps = None if source is None else source.tree.deps
+        if deps is not None and deps.is_given:
+            # What was given for one call serves this process.
+            give_deps(loaded, self._engine.services, deps.source)
         for one in asked:
             self._recovery.take_over(one.question, loaded.loop_handle)
         if edit is not None and edit.model is not None:
