@@ -55,7 +55,7 @@ def functions(world: World) -> CodeFunction:
     paying = CodeFunction(callable=pay)
     checking = CodeFunction(callable=check, repeatable=True)
 
-    async def work(ctx: RunContext[Account], owner: str, asks: bool = False) -> list[str]:
+    async def work(ctx: RunContext[Account], owner: str, *, asks: bool = False) -> list[str]:
         first = await ctx.call(paying, n=1)
         second = await (ctx.ask("Sign?") if asks else ctx.call(checking))
         return [first, second, await ctx.call(paying, n=2)]
