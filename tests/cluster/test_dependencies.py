@@ -14,7 +14,7 @@ from treefold.errors import UsageError
 
 
 class Maker:
-    """A factory of dependencies that are the name of a worker; it counts what it made and closed."""
+    """A factory of one worker; it counts what it made and closed."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -12,6 +12,7 @@ from treefold import (
     AgentFunction,
     CodeFunction,
     Edit,
+    Node,
     NodeState,
     RunContext,
     RunInfo,
@@ -99,6 +100,7 @@ def test_a_process_without_them_holds_the_run_back_and_says_so(
 ):
     lives.killed(program, world)
     work = functions(world)
+    node: Node | None = None
     for _ in range(2):
         with world.runtime(work) as runtime:
             [node] = runtime.list_toplevel()
@@ -106,6 +108,7 @@ def test_a_process_without_them_holds_the_run_back_and_says_so(
             assert "run 1 is held back: its dependencies came from " in caplog.text
             assert "this process has none: give it deps=" in runtime.get_view(node.id).held_back
             assert not node.state.final
+    assert node is not None
     with attach(world.file) as observer:
         view = observer.get_view(node.id)
         assert view.held_back.startswith("its dependencies came from ")

@@ -349,6 +349,38 @@ def _started(runtime: Runtime, node: Node) -> None:
             return
 
 
+def test_it_is_closed_once_after_ctrl_c():
+    maker = Maker()
+
+    @tool
+    async def interrupt(ctx: RunContext[Database]) -> None:
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        async with Runtime(deps=maker.make) as runtime:
+            await runtime.invoke(interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert maker.closed == [1]
+
+
+async def test_a_close_that_hangs_ends_with_the_next_cancellation():
+    begun = asyncio.Event()
+
+    class Stuck(Database):
+        async def aclose(self) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+    async with Runtime(deps=Stuck) as runtime:
+        node = runtime.invoke(look_up, {"key": "k"})
+        async with asyncio.timeout(5):
+            await begun.wait()
+            node.cancel()
+            assert await node == "k in real"
+
+
 async def test_it_is_closed_after_the_calls_that_still_run():
     maker = Maker()
     order: list[str] = []

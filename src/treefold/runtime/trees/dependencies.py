@@ -55,6 +55,11 @@ class Dependencies:
         return self._value
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is something to close."""
+        return self._is_open and not self._is_closed
+
+    @property
     def _of(self) -> str:
         return f"{self._run.function} (run {self._run.number})"
 
