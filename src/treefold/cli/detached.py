@@ -26,6 +26,7 @@ def submit(
     queue: str | None,
     engine: str | None,
     model: str | None,
+    deps: object,
 ) -> int:
     """Submit a call, print the id of its run, and on stderr how to watch it.
 
@@ -42,6 +43,8 @@ def submit(
     queue = queue or function.queue or DEFAULT_QUEUE
     runtime = Runtime(
         [function],
+        # They are made by the worker that runs it; that there are some is recorded.
+        deps=deps,
         store=url,
         engine=choose_engine(engine, url).engine,
         worker=WorkerSettings(queues=[queue]),

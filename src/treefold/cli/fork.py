@@ -7,7 +7,7 @@ import click
 
 from treefold.cli.control import EXIT_CODES, report_outcome
 from treefold.cli.journal import journal_path, node_id, observe
-from treefold.cli.loading import TARGET, load_functions, load_model
+from treefold.cli.loading import DEPS_HELP, TARGET, load_deps, load_functions, load_model
 from treefold.cli.options import (
     command,
     node_argument,
@@ -41,6 +41,7 @@ class _Options:
     result: str | None
     targets: tuple[str, ...]
     default_model: str | None
+    deps: str | None
     wait: float
     store: str | None
 
@@ -88,6 +89,7 @@ class _Options:
 @click.option(
     "--default-model", metavar="NAME", help="with --with, the model of agents that name none"
 )
+@click.option("--deps", metavar="MODULE:NAME", help=f"with --with, {DEPS_HELP}")
 @wait_option
 @store_option
 def fork(**given: Any) -> int:
@@ -123,7 +125,12 @@ def _fork_here(options: _Options, edit: Edit) -> int:
         top = observer.get_view(observer.tree_of(node))
     path = journal_path(options.store)
     try:
-        runtime = Runtime(functions, models=load_model(options.default_model), store=path)
+        runtime = Runtime(
+            functions,
+            models=load_model(options.default_model),
+            deps=load_deps(options.deps),
+            store=path,
+        )
     except StoreOwnedError as error:
         raise StoreOwnedError(error.path, f"{error.args[1]}, or leave out --with") from error
     if top.fn not in runtime.invocable_functions:

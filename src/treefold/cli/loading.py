@@ -25,6 +25,10 @@ ENGINE_HELP: Final = (
     "MODULE:NAME for one of your own; by default procrastinate in the database of the store, if it "
     "is installed"
 )
+DEPS_HELP: Final = (
+    "what functions have as ctx.deps: the name of an object, or of a factory, in a module or a .py "
+    "file"
+)
 _SCRIPTED: Final = "scripted:"
 
 
@@ -58,6 +62,22 @@ def load_model(name: str | None) -> Any:
             f"{place} has no {attribute!r} that is a model, a list of replies or a function"
         )
     return ScriptedModel(cast("Any", found), name=name)
+
+
+def load_deps(target: str | None) -> Any:
+    """Return the dependencies that MODULE:NAME names; the functions have been loaded before."""
+    if target is None:
+        return None
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise InvalidValueError(f"--deps {target} is not MODULE:NAME, such as app.py:connect")
+    # A file is not run again: it would make other classes than those of the functions.
+    known = sys.modules.get(_name_of_file(Path(place)))
+    is_same = known is not None and str(Path(place).absolute()) == known.__file__
+    found = getattr(known if is_same else _loaded(place), name, None)
+    if found is None:
+        raise InvalidValueError(f"--deps {target}: {place} has no {name!r}")
+    return found
 
 
 def load_object(place: str, name: str) -> Any:
@@ -145,7 +165,7 @@ def _module(place: str) -> ModuleType:
         sys.path.insert(0, "")  # as ``python -m`` does
         return importlib.import_module(place)
     sys.path.insert(0, str(path.parent))  # as ``python FILE`` does
-    name = f"treefold run {path.stem}"  # no import statement can name it
+    name = _name_of_file(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"there is no file {place}")
@@ -153,3 +173,8 @@ def _module(place: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _name_of_file(path: Path) -> str:
+    # No import statement can name it.
+    return f"treefold run {path.stem}"

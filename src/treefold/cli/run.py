@@ -20,9 +20,11 @@ from treefold.cli.browser import open_page
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
 from treefold.cli.function_options import FunctionCommand, read_options
 from treefold.cli.loading import (
+    DEPS_HELP,
     MODEL_HELP,
     TARGET,
     is_scripted,
+    load_deps,
     load_function,
     load_model,
 )
@@ -91,6 +93,7 @@ _LEFT = "the same command resumes it, from {store}"
     metavar="FILE|URL",
     help="write a journal there, and resume what is unfinished in it",
 )
+@click.option("--deps", metavar="MODULE:NAME", help=DEPS_HELP)
 @click.option("--key", metavar="KEY", help="make this call once: the same key finds it again")
 @click.option(
     "--detach", is_flag=True, help="submit it to the workers of --store URL, and return at once"
@@ -107,6 +110,7 @@ def run(  # noqa: PLR0913 - options, each passed by name
     arguments: tuple[str, ...],
     model: str | None,
     store: str | None,
+    deps: str | None,
     key: str | None,
     queue: str | None,
     engine: str | None,
@@ -143,13 +147,23 @@ def run(  # noqa: PLR0913 - options, each passed by name
             from treefold.cli.detached import submit  # noqa: PLC0415 - needs an engine
 
             model = "local" if local else model
-            return submit(function, args, store, key=key, queue=queue, engine=engine, model=model)
+            return submit(
+                function,
+                args,
+                store,
+                key=key,
+                queue=queue,
+                engine=engine,
+                model=model,
+                deps=load_deps(deps),
+            )
         if queue or engine:
             option = "--queue" if queue else "--engine"
             raise InvalidValueError(f"{option} is for --detach, which has workers run the call")
         runtime = Runtime(
             [function],
             models=_choose_model(model, store, function, args, embedded=local),
+            deps=load_deps(deps),
             store=store or (MemoryStore() if view else None),
         )
     except TreefoldError as error:

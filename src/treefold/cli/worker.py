@@ -16,7 +16,15 @@ from treefold.cli.engine_choice import ChosenEngine, choose_engine
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
 from treefold.cli.health import Health, LoopPulse
 from treefold.cli.journal import shared_journal
-from treefold.cli.loading import ENGINE_HELP, MODEL_HELP, TARGET, load_functions, load_model
+from treefold.cli.loading import (
+    DEPS_HELP,
+    ENGINE_HELP,
+    MODEL_HELP,
+    TARGET,
+    load_deps,
+    load_functions,
+    load_model,
+)
 from treefold.cli.options import command, read_seconds, shared_store_option
 from treefold.core.errors import FencedError, InvalidValueError, TreefoldError
 from treefold.core.function import DEFAULT_QUEUE
@@ -87,6 +95,7 @@ _LOOK: Final = 0.05  # seconds between two looks whether it is ready
 )
 @click.option("--name", metavar="NAME", help="for people; by default the host and the process id")
 @click.option("--model", metavar="NAME", help=MODEL_HELP)
+@click.option("--deps", metavar="MODULE:NAME", help=DEPS_HELP)
 def worker(  # noqa: PLR0913 - options, each passed by name
     targets: tuple[str, ...],
     *,
@@ -99,6 +108,7 @@ def worker(  # noqa: PLR0913 - options, each passed by name
     health: str | None,
     name: str | None,
     model: str | None,
+    deps: str | None,
 ) -> int:
     """Run what 'treefold run --detach' and programs submit, until SIGTERM or Ctrl-C.
 
@@ -122,7 +132,12 @@ def worker(  # noqa: PLR0913 - options, each passed by name
         chosen = choose_engine(engine, url)
         address = None if health is None else parse_address(health, allow_remote=True)
         runtime = Runtime(
-            functions, models=load_model(model), store=url, engine=chosen.engine, worker=settings
+            functions,
+            models=load_model(model),
+            deps=load_deps(deps),
+            store=url,
+            engine=chosen.engine,
+            worker=settings,
         )
         return asyncio.run(_Worker(runtime, settings, chosen, drain).run(address))
     except FencedError as error:

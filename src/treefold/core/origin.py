@@ -1,6 +1,7 @@
 """Where in a program something was defined, and whether that definition was run again."""
 
 import inspect
+import os
 import re
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -9,9 +10,9 @@ from typing import Any, Final
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.signature import underlying
 
+_PACKAGE: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 # Interpreter prompts, IPython, cells of ipykernel (Jupyter, VS Code) and of marimo. Compiled on
 # first use.
-_PACKAGE: Final = f"{__name__.partition('.')[0]}."
 _INTERACTIVE: Final = (
     r"<(stdin|input|console|python-input-.*|ipython-input-.*|ipython console)>"
     r"|.*[/\\](ipykernel_\d+[/\\]\d+\.py|__marimo__cell_.*)"
@@ -141,7 +142,7 @@ def origin_of_instance(instance: object) -> Origin | None:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__", "").startswith(_PACKAGE)
+    return frame.f_code.co_filename.startswith(_PACKAGE)
 
 
 def _is_constructor(frame: FrameType, instance: object) -> bool:
