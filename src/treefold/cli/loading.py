@@ -14,6 +14,7 @@ from treefold.cli.options import FILE
 from treefold.core.errors import InvalidValueError
 from treefold.core.events import Failure
 from treefold.core.function import Function, checked_function
+from treefold.core.reference import LOADED_FILE
 
 TARGET: Final = FILE  # a module may be a file, which a shell can complete
 MODEL_HELP: Final = (
@@ -177,4 +178,4 @@ def _module(place: str) -> ModuleType:
 
 def _name_of_file(path: Path) -> str:
     # No import statement can name it.
-    return f"treefold run {path.stem}"
+    return f"{LOADED_FILE}{path.stem}"

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.reference import reference_to
 
 
 @lazy_dataclass(frozen=True)
@@ -62,24 +63,18 @@ class DepsSource:
         if deps is None:
             return None
         if not _is_factory(deps):
-            return cls(_name_of(type(deps)), deps, None)
+            return cls(reference_to(deps), deps, None)
         factory: Any = deps
         if inspect.isasyncgenfunction(deps):
             factory = asynccontextmanager(deps)
         elif inspect.isgeneratorfunction(deps):
             factory = contextmanager(deps)
-        return cls(_name_of(deps), deps, factory if _takes_run(deps) else lambda _: factory())
+        return cls(reference_to(deps), deps, factory if _takes_run(deps) else lambda _: factory())
 
 
 def _is_factory(deps: Any) -> bool:
     is_partial = isinstance(deps, functools.partial)
     return is_partial or inspect.isroutine(deps) or inspect.isclass(deps)
-
-
-def _name_of(thing: Any) -> str:
-    thing = getattr(thing, "func", thing)  # of a partial
-    name = getattr(thing, "__qualname__", type(thing).__qualname__)
-    return f"{getattr(thing, '__module__', None) or type(thing).__module__}:{name}"
 
 
 def _takes_run(factory: Callable[..., Any]) -> bool:

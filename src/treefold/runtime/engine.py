@@ -23,6 +23,7 @@ from treefold.core.events import (
     Event,
 )
 from treefold.core.function import Function, Node, RunContext
+from treefold.core.guards import Guards
 from treefold.core.origin import redefines
 from treefold.core.record import CallRecord
 from treefold.core.store import Store
@@ -140,6 +141,10 @@ class TreeLoader(Protocol):
         """Return the version of *function*."""
         ...
 
+    def guards_of(self, request: CallRequest) -> tuple[Guards, ...]:
+        """Return the guards of a new tree, which are recorded with its top-level call."""
+        ...
+
     def load_around(self, call: int, tree: int, events: list[Event]) -> Tree:
         """Return a tree of which this process runs one *call* and those below it."""
         ...
@@ -177,7 +182,7 @@ class Engine:
     ) -> None:
         self.runtime = runtime
         self.services = services
-        self.accounts = Accounts(services.account)
+        self.accounts = Accounts(services.account, services.guarding)
         self.resumer: Resumer | None = None  # set with the loader
         # Returns the open span of the program, which is recorded with each top-level call.
         self.find_span: Callable[[], str | None] | None = None
@@ -364,10 +369,10 @@ class Engine:
         options = None
         if parent is None and tree.journal is not None:
             # This is the thread, and the context, of the code that makes the call.
+            span = None if self.find_span is None else self.find_span()
+            guards = () if self._loader is None else self._loader.guards_of(request)
             deps = request.deps or self.services.deps
-            options = _options(
-                request, deps, traceparent=None if self.find_span is None else self.find_span()
-            )
+            options = _options(request, deps, traceparent=span, guards=guards)
         elif queue and parent is not None:
             # Another worker, which does not run its caller, starts it with these.
             deps = None if tree.deps is None else tree.deps.source
@@ -626,6 +631,7 @@ def _options(
     *,
     traceparent: str | None = None,
     budgets_above: tuple[BudgetAbove, ...] = (),
+    guards: tuple[Guards, ...] = (),
 ) -> CallOptions | None:
     model = request.model
     options = CallOptions(
@@ -635,6 +641,7 @@ def _options(
         passing=request.prior is not None,
         traceparent=traceparent,
         budgets_above=budgets_above,
+        guards=guards,
         deps="" if deps is None else deps.name,
     )
     return None if options == CallOptions() else options

@@ -162,7 +162,8 @@ class Forks:
         shared = inherit(events, forked)
         asked = still_asked(shared)
         opened = still_open(shared, self._engine.version_of)
-        own = [forked, *opened, *asked, *edits_of(changed, edit, forked.at)]
+        bound = self._recovery.loader.added_guards(new.id, shared)
+        own = [forked, *bound, *opened, *asked, *edits_of(changed, edit, forked.at)]
         assert new.journal is not None  # there is a store
         new.journal.record(new.id, *own)
         loaded = self._engine.load(new.id, self._engine.restored([*shared, *own]))

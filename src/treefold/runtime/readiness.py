@@ -12,8 +12,10 @@ from typing import Any, Final
 from treefold.core.edit import Edit
 from treefold.core.events import AgentEdited, TreeHeldBack
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import root_of
 from treefold.runtime.durable.loader import Loader, PastFunction
 from treefold.runtime.engine import Engine
+from treefold.runtime.guarding import file_of_hook
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +42,8 @@ def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
 
 
 def _lacks_function(root: CallNode, engine: Engine, loader: Loader) -> str:
-    if not isinstance(root.function, PastFunction):
-        return ""
-    return f"this process has no function {root.function.name!r}"
+    name = root.record.requested.function
+    return "" if name in loader.functions else f"this process has no function {name!r}"
 
 
 def _lacks_model(root: CallNode, engine: Engine, loader: Loader) -> str:
@@ -55,7 +56,16 @@ def _lacks_model(root: CallNode, engine: Engine, loader: Loader) -> str:
 
 def _lacks_version(root: CallNode, engine: Engine, loader: Loader) -> str:
     pinned = loader.why_pinned(root)
-    return f"{pinned}, and on_new_code is 'pin'" if pinned else ""
+    return f"{pinned}, and on_new_code is {engine.services.on_new_code!r}" if pinned else ""
+
+
+def _lacks_guard(root: CallNode, engine: Engine, loader: Loader) -> str:
+    # A worker may run a call apart from its tree, whose guards bind it all the same.
+    if not (names := loader.guarding.missing(root_of(root).record)):
+        return ""
+    files = " ".join(f"--hooks {one}" for one in dict.fromkeys(map(file_of_hook, names)))
+    listed, it = ", ".join(names), "it" if len(names) == 1 else "them"
+    return f"guarded by {listed}, which this process does not have: give {it} in hooks=, or {files}"
 
 
 def _lacks_deps(root: CallNode, engine: Engine, loader: Loader) -> str:
@@ -65,4 +75,10 @@ def _lacks_deps(root: CallNode, engine: Engine, loader: Loader) -> str:
     return f"its dependencies came from {options.deps}, and this process has none: give it deps="
 
 
-_CHECKS: Final[tuple[_Check, ...]] = (_lacks_function, _lacks_model, _lacks_version, _lacks_deps)
+_CHECKS: Final[tuple[_Check, ...]] = (
+    _lacks_function,
+    _lacks_model,
+    _lacks_version,
+    _lacks_guard,
+    _lacks_deps,
+)

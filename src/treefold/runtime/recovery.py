@@ -63,7 +63,7 @@ class Recovery:
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: dict[int, None] = {}  # open trees of earlier processes that can be resumed
         self._board = engine.services.board
-        self._loader = loader
+        self.loader = loader
         self._engine = engine
         self._trials = CrashTrials()
         if is_shared(loader.store):
@@ -85,7 +85,7 @@ class Recovery:
         for row in self.store.trees():
             if not row.open:
                 continue
-            if row.function not in self._loader.functions:
+            if row.function not in self.loader.functions:
                 unknown.append(row)
             elif row.parked:
                 self.recovered[row.id] = None
@@ -113,7 +113,7 @@ class Recovery:
 
     def _resume_or_leave(self, row: TreeRow) -> None:
         try:
-            if row.function in self._loader.functions:
+            if row.function in self.loader.functions:
                 self.resume_tree(row.id)
             else:
                 self._leave(row)
@@ -212,12 +212,13 @@ class Recovery:
         root = self._engine.load(tree)
         self.parked.discard(tree)
         self._due.discard(tree)
-        request = self._loader.request_of(root.record)
         if why := self.why_held_back(root):
             hold_back(root, why)
             return root
         self.recovered[tree] = None
-        self._loader.reattach(root, request)
+        self.loader.bind(root)
+        request = self.loader.request_of(root.record)
+        self.loader.reattach(root, request)
         if not is_fork:
             was_killed = self._was_killed if was_killed is None else was_killed
             self._trials.admit(root, request, was_killed=was_killed)
@@ -229,8 +230,8 @@ class Recovery:
 
     def resume_call(self, node: CallNode, *, was_killed: bool) -> None:
         """Start a loaded call again whose caller other workers run."""
-        request = self._loader.request_of(node.record)
-        self._loader.reattach(node, request)
+        request = self.loader.request_of(node.record)
+        self.loader.reattach(node, request)
         self._trials.admit(node, request, was_killed=was_killed)
         self._engine.restart_call(node, request)
 
@@ -244,8 +245,8 @@ class Recovery:
             return
         is_unknown = isinstance(root.function, PastFunction)
         if is_unknown:
-            known = self._loader.functions
-            self._loader.functions = {**reachable([request.function]), **known}
+            known = self.loader.functions
+            self.loader.functions = {**reachable([request.function]), **known}
         # In a shared store another process may run it, and otherwise it is delivered again.
         if is_shared(self.store):
             return
@@ -387,7 +388,8 @@ def _recovery_in(
         writer = JournalWriter(store, redact)
         id, number = store.highest()
         source = CountedTrees(writer, id=id, number=number)
-    loader = Loader(writer, source, functions, engine.services.on_new_code)
+    services = engine.services
+    loader = Loader(writer, source, functions, services.guarding, services.on_new_code)
     return Recovery(loader, engine, was_killed=was_killed)
 
 

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Token
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
 from treefold.core.budget import Budget
-from treefold.core.decisions import Hooks, Rules
+from treefold.core.decisions import HookHandler, Hooks, Rules
 from treefold.core.deps import DepsSource
 from treefold.core.edit import Edit, edit_of
 from treefold.core.errors import (
@@ -37,6 +37,7 @@ from treefold.runtime.context import Context
 from treefold.runtime.durable.worker_settings import WorkerSettings, WorkerStatus
 from treefold.runtime.engine import Engine, StartPolicy
 from treefold.runtime.graph import check_listed, discover
+from treefold.runtime.guarding import Guarding
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
 from treefold.runtime.loops.loop_handle import BackgroundLoop, LoopHandle
@@ -100,6 +101,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             HOOK_PRE_TOOL_USE and the like, or by the names of claude-agent-sdk ("PreToolUse").
         allowed_tools: the only functions that models may call, at any depth.
         disallowed_tools: functions that models may not call.
+        guards: further decision hooks, or modules that have some, for runs in the store that they
+            guard; new runs are not bound by them.
         deps: what calls have as ``ctx.deps``: an object, or a factory (a function, class or context
             manager function, perhaps async), which is called with a RunInfo for each tree in each
             process that runs it; what it returns is closed with the tree.
@@ -140,6 +143,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         hooks: Hooks | None = None,
         allowed_tools: Iterable[str | Function] | None = None,
         disallowed_tools: Iterable[str | Function] = (),
+        guards: Iterable[HookHandler | ModuleType] = (),
         deps: object = None,
         on_provider_failure: Literal["raise", "pause"] = "raise",
         on_tool_error: Literal["report", "pause"] = "report",
@@ -167,7 +171,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._services = Services(
             models=models if isinstance(models, ModelNames) else ModelNames(models),
             limits=limits or DEFAULT_LIMITS,
-            rules=Rules.of(allowed_tools, disallowed_tools, hooks),
+            guarding=Guarding(Rules.of(allowed_tools, disallowed_tools, hooks), budget, guards),
             deps=DepsSource.of(deps),
             account=None if budget is None else Account(budget, None),
             pauses_on_provider_failure=on_provider_failure == "pause",
@@ -176,7 +180,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         )
         functions = discover(specs, self._services.models)
         self.invocable_functions: Mapping[str, Function] = functions
-        check_listed(self._services.rules, self.invocable_functions)
+        check_listed(self._services.guarding.rules, self.invocable_functions)
         self._trees = TreeRegistry(keeps_finished=self.keeps_finished_trees)
         self._engine = Engine(
             self,

@@ -8,6 +8,7 @@ from treefold.core.decisions import Rules
 from treefold.core.deps import DepsSource
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.runtime.calls.budgets import Account, Accounting
+from treefold.runtime.guarding import Guarding
 from treefold.runtime.limits.allowances import Allowances
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
@@ -20,11 +21,11 @@ class SharedAllowances(Allowances, Accounting, Protocol):
 
 @lazy_dataclass()
 class Services:
-    """Models, limits, rules, dependencies, the account, the board, the past runs of each agent."""
+    """Models, limits, permissions, dependencies, the account, the board, past runs of agents."""
 
     models: ModelNames = field(default_factory=ModelNames)
     limits: Limits = DEFAULT_LIMITS
-    rules: Rules = field(default_factory=Rules)
+    guarding: Guarding = field(default_factory=lambda: Guarding(Rules()))
     deps: DepsSource | None = None
     account: Account | None = None
     shared: SharedAllowances | None = None  # of all workers of a shared store
