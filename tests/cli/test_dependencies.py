@@ -52,9 +52,7 @@ def test_a_run_has_them_and_the_file_is_loaded_once(folder: Path):
 
 
 def test_a_module_may_be_named_as_well(folder: Path):
-    done = treefold(
-        folder, "run", "till:pay", "--owner", "ada", "--deps", "till:open_till", said="yes\n"
-    )
+    done = treefold(folder, "run", "till:pay", "--owner", "ada", "--deps", "till:open_till")
     assert (done.returncode, done.stdout) == (0, "loaded\nada paid\n")
 
 

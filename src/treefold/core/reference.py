@@ -3,17 +3,16 @@
 import sys
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, cast
 
 LOADED_FILE: Final = "treefold run "  # begins the name of a module that a command line names
 
 
-def reference_to(thing: Any) -> str:
+def reference_to(thing: object) -> str:
     """Return the name of a function or class, or of the class of an object, with its module."""
-    while isinstance(thing, partial):
-        thing = thing.func
-    kind: Any = type(thing)
-    named = thing if hasattr(thing, "__qualname__") else kind
+    if isinstance(thing, partial):
+        return reference_to(cast("partial[Any]", thing).func)
+    named: Any = thing if hasattr(thing, "__qualname__") else type(thing)
     return f"{_module_name(named.__module__)}:{named.__qualname__}"
 
 
