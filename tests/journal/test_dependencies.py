@@ -106,7 +106,8 @@ def test_a_process_without_them_holds_the_run_back_and_says_so(
             [node] = runtime.list_toplevel()
             wait(lambda: "is held back" in caplog.text)
             assert "run 1 is held back: its dependencies came from " in caplog.text
-            assert "this process has none: give it deps=" in runtime.get_view(node.id).held_back
+            held_back = runtime.get_view(node.id).held_back
+            assert "this process has none: give it Runtime(deps=...)" in held_back
             assert not node.state.final
     assert node is not None
     with attach(world.file) as observer:

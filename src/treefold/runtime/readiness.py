@@ -72,7 +72,8 @@ def _lacks_deps(root: CallNode, engine: Engine, loader: Loader) -> str:
     options = root.record.requested.options
     if options is None or not options.deps or engine.services.deps or root.tree.deps:
         return ""
-    return f"its dependencies came from {options.deps}, and this process has none: give it deps="
+    missing = f"its dependencies came from {options.deps}, and this process has none"
+    return f"{missing}: give it Runtime(deps=...), or --deps"
 
 
 _CHECKS: Final[tuple[_Check, ...]] = (

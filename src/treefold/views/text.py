@@ -97,7 +97,8 @@ def sign_of(view: NodeView) -> str:
 
 
 def _is_stopped(view: NodeView) -> bool:
-    return view.state is NodeState.Paused or view.interrupted_at is not None
+    is_interrupted = view.interrupted_at is not None
+    return view.state is NodeState.Paused or is_interrupted or bool(view.held_back)
 
 
 def _time(view: NodeView, now: datetime) -> str:
