@@ -19,6 +19,7 @@ from treefold import (
     RunInfo,
     Runtime,
     ToolUse,
+    Turn,
     agent,
     registries,
     tool,
@@ -184,6 +185,41 @@ async def test_calls_below_others_have_those_of_their_run():
     async with Runtime() as runtime:
         with pytest.raises(UsageError, match="deps= is for top-level calls"):
             await runtime.invoke(outer, deps=Database())
+
+
+@pytest.mark.parametrize("own", [None, Database("own")])
+async def test_a_chat_in_a_call_has_those_of_its_run(own: Database | None):
+    @tool
+    async def chat(ctx: RunContext[Database]) -> None:
+        options = AgentOptions(
+            "Be brief.", scripted(), tools=[look_up], auto_execute_tools=True, deps=own
+        )
+        async with Client(options) as client:
+            await client.query("Where?")
+            async for _ in client.receive_messages():
+                pass
+
+    async with Runtime() as runtime:
+        node = runtime.invoke(chat, deps=Database("of the run"))
+        if own is None:
+            await node
+            assert node.children[0].children[0].outputs == "x in of the run"
+        else:
+            with pytest.raises(UsageError, match="deps= is for top-level calls"):
+                await node
+
+
+async def test_turns_have_those_of_their_runtime():
+    async with Runtime(deps=Database("of the runtime")):
+        assert await Turn(look_up, kwargs={"key": "k"}).returning() == "k in of the runtime"
+
+
+async def test_a_tool_that_is_called_directly_in_a_call_has_those_of_its_run():
+    @tool
+    async def outer(ctx: RunContext[Database]) -> str:
+        return await look_up("k")
+
+    assert await outer.run(deps=Database("found")) == "k in found"
 
 
 async def test_a_context_that_was_kept_says_that_its_run_is_over():

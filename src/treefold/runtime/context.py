@@ -135,13 +135,7 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         )
         if queue is not None or priority:
             _place(request, queue, priority, self._node)
-        if deps is not None:
-            if self._node is not None:
-                raise UsageError(
-                    f"deps= is for top-level calls, and {function.name} is called in"
-                    f" {self._node.function.name}: it has the dependencies of its run"
-                )
-            request.deps = DepsSource.of(deps)
+        request.deps = DepsSource.of(deps)
         return self._starter.start(request, self._node)
 
     def post_exception(self, error: AgentException) -> None:

@@ -251,6 +251,11 @@ class Engine:
                     " to be redacted; give another key"
                 )
         if parent is not None:
+            if request.deps is not None:
+                raise UsageError(
+                    f"deps= is for top-level calls, and {request.function.name} is called in"
+                    f" {parent.function.name}: it has the dependencies of its run"
+                )
             if loop_handle.is_current():
                 return self._start_child(loop_handle, request, parent)
             # The parent belongs to the loop, and must not be changed from other threads.

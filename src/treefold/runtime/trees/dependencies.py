@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, Asyn
 from typing import Any, cast
 
 from treefold.core.deps import DepsSource, RunInfo
-from treefold.core.errors import ClosedError, DependencyError
+from treefold.core.errors import ClosedError, DependencyError, UsageError
 from treefold.runtime.trees.bags import closing_method
 
 log = logging.getLogger(__name__)
@@ -48,8 +48,11 @@ class Dependencies:
         """What ``ctx.deps`` returns.
 
         Raises:
+            UsageError: they are made later, when the run begins.
             ClosedError: the run has ended in this process.
         """
+        if not self._is_open:
+            raise UsageError(f"{self._of} has not begun, and its dependencies are not made yet")
         if self._is_closed:
             raise ClosedError(f"{self._of} has ended, and its dependencies are closed")
         return self._value
