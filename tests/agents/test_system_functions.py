@@ -52,7 +52,7 @@ def test_a_subclass_may_define_it_as_a_method():
     class Talk(AgentFunction):
         """Talk."""
 
-        user_prompt_template = "Talk."  # pyright: ignore[reportAssignmentType]
+        user_prompt_template = "Talk."  # pyright: ignore
 
         async def system_prompt(self, ctx: RunContext) -> str:  # pyright: ignore
             return f"You are {ctx.deps}."
