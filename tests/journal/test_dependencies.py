@@ -13,14 +13,13 @@ from treefold import (
     CodeFunction,
     Edit,
     Node,
-    NodeState,
     RunContext,
     RunInfo,
     Runtime,
     ToolUse,
     attach,
 )
-from treefold.errors import DependencyError
+from treefold.errors import DependencyError, HeldBackError
 from treefold.events import TreeHeldBack
 from treefold.testing import ScriptedModel, replay
 
@@ -204,15 +203,15 @@ def test_a_fork_has_those_of_its_source_in_the_same_process(world: World):
         ]
 
 
-def test_a_fork_in_a_process_without_them_is_held_back(world: World):
+def test_a_fork_in_a_process_without_them_is_refused(world: World):
     work = functions(world)
     with world.runtime(work) as runtime:
         node = runtime.invoke(work, {"owner": "ada"}, deps=Account(world, "ada"))
         result(node)
     with world.runtime(work) as runtime:
-        fork = runtime.fork(node.id)
-        wait(lambda: runtime.get_view(fork.id).held_back)
-        assert fork.state is not NodeState.Success
+        with pytest.raises(HeldBackError, match="this process has none"):
+            runtime.fork(node.id)
+        assert len(runtime.list_toplevel()) == 1
     assert world.done("pay") == 2
 
 

@@ -66,24 +66,20 @@ def load_model(name: str | None) -> Any:
 
 
 def load_deps(target: str | None) -> Any:
-    """Return the dependencies that MODULE:NAME names; the functions have been loaded before."""
+    """Return the dependencies that MODULE:NAME names."""
     if target is None:
         return None
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise InvalidValueError(f"--deps {target} is not MODULE:NAME, such as app.py:connect")
-    # A file is not run again: it would make other classes than those of the functions.
-    known = sys.modules.get(_name_of_file(Path(place)))
-    is_same = known is not None and str(Path(place).absolute()) == known.__file__
-    found = getattr(known if is_same else _loaded(place), name, None)
-    if found is None:
+    if (found := load_object(place, name)) is None:
         raise InvalidValueError(f"--deps {target}: {place} has no {name!r}")
     return found
 
 
 def load_object(place: str, name: str) -> Any:
     """Return what a module or a file has by that name; None if it has nothing."""
-    return getattr(_loaded(place), name, None)
+    return getattr(load_module(place), name, None)
 
 
 def load_function(target: str) -> Function:
@@ -91,7 +87,7 @@ def load_function(target: str) -> Function:
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise InvalidValueError(f"{target!r} is not MODULE:FUNCTION, such as package.module:main")
-    return _named(_loaded(place), place, name)
+    return _named(load_module(place), place, name)
 
 
 def load_functions(targets: Iterable[str]) -> list[Function]:
@@ -106,7 +102,7 @@ def load_functions(targets: Iterable[str]) -> list[Function]:
         place, _, name = target.rpartition(":")
         place, name = (place, name) if place and name else (target, "")
         if place not in modules:
-            modules[place] = _loaded(place)
+            modules[place] = load_module(place)
         names = [name] if name else _public(modules[place], place)
         found.update(dict.fromkeys(_named(modules[place], place, one) for one in names))
     return list(found)
@@ -153,7 +149,12 @@ def _imported(module: ModuleType) -> set[str]:
     }
 
 
-def _loaded(place: str) -> ModuleType:
+def load_module(place: str) -> ModuleType:
+    """Return the module that a command line names, or the one in a file.
+
+    Raises:
+        InvalidValueError: it cannot be imported.
+    """
     try:
         return _module(place)
     except (Exception, SystemExit) as error:
@@ -165,17 +166,26 @@ def _module(place: str) -> ModuleType:
     if path.suffix != ".py":
         sys.path.insert(0, "")  # as ``python -m`` does
         return importlib.import_module(place)
-    sys.path.insert(0, str(path.parent))  # as ``python FILE`` does
-    name = _name_of_file(path)
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
+    if not path.is_file():
         raise FileNotFoundError(f"there is no file {place}")
+    # It is run once, though several options name it: functions and what they are given have the
+    # same classes then.
+    key = (path.absolute(), path.stat().st_mtime_ns)
+    if key not in _files:
+        _files[key] = _run_file(path)
+    return _files[key]
+
+
+_files: dict[tuple[Path, int], ModuleType] = {}  # by path and time of change
+
+
+def _run_file(path: Path) -> ModuleType:
+    sys.path.insert(0, str(path.parent))  # as ``python FILE`` does
+    name = f"{LOADED_FILE}{path.stem}"  # no import statement can name it
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(f"{path} is no file of Python")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def _name_of_file(path: Path) -> str:
-    # No import statement can name it.
-    return f"{LOADED_FILE}{path.stem}"

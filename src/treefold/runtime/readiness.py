@@ -6,16 +6,16 @@ lacks one of them holds the tree back, visibly, instead of running it otherwise.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from treefold.core.edit import Edit
-from treefold.core.events import AgentEdited, TreeHeldBack
+from treefold.core.events import AgentEdited, GuardsLifted, TreeHeldBack
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of
 from treefold.runtime.durable.loader import Loader, PastFunction
 from treefold.runtime.engine import Engine
-from treefold.runtime.guarding import file_of_hook
+from treefold.runtime.guarding import Guarding, check_lifted, file_of_hook
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,17 @@ def hold_back(root: CallNode, why: str) -> None:
     # Programs with other functions share a journal all the time; that is not worth an event.
     if not isinstance(root.function, PastFunction) and root.record.held_back != why:
         root.tree.publish(TreeHeldBack(root.id, time.time(), why))
+
+
+def lift(root: CallNode, names: Iterable[str]) -> None:
+    """Record that a person has the tree of *root* continue without the guards of these names.
+
+    Raises:
+        InvalidValueError: it has no guard of one of these names.
+    """
+    if names := tuple(names):
+        check_lifted(names, root.record)
+        root.tree.publish(GuardsLifted(root.id, time.time(), names))
 
 
 def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
@@ -61,7 +72,13 @@ def _lacks_version(root: CallNode, engine: Engine, loader: Loader) -> str:
 
 def _lacks_guard(root: CallNode, engine: Engine, loader: Loader) -> str:
     # A worker may run a call apart from its tree, whose guards bind it all the same.
-    if not (names := loader.guarding.missing(root_of(root).record)):
+    return why_unguarded(root_of(root), loader.guarding)
+
+
+def why_unguarded(root: CallNode, guarding: Guarding, without: Collection[str] = ()) -> str:
+    """Return which hooks this process lacks that guard a tree, but for those it is *without*."""
+    names = [name for name in guarding.missing(root.record) if name not in without]
+    if not names:
         return ""
     files = " ".join(f"--hooks {one}" for one in dict.fromkeys(map(file_of_hook, names)))
     listed, it = ", ".join(names), "it" if len(names) == 1 else "them"
@@ -69,6 +86,11 @@ def _lacks_guard(root: CallNode, engine: Engine, loader: Loader) -> str:
 
 
 def _lacks_deps(root: CallNode, engine: Engine, loader: Loader) -> str:
+    return why_without_deps(root, engine)
+
+
+def why_without_deps(root: CallNode, engine: Engine) -> str:
+    """Return that this process has no dependencies for a tree, or an empty text if it has."""
     options = root.record.requested.options
     if options is None or not options.deps or engine.services.deps or root.tree.deps:
         return ""

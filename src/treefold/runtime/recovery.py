@@ -8,13 +8,13 @@ from its beginning. A tree in which everything waits for a person is parked unti
 import logging
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, Protocol
 
 from treefold.core.call_request import CallRequest
-from treefold.core.errors import ClosedError, StoreError, UsageError
+from treefold.core.errors import ClosedError, HeldBackError, StoreError, UsageError
 from treefold.core.events import Event
 from treefold.core.function import Function
 from treefold.core.question import Answer, Question
@@ -35,7 +35,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
-from treefold.runtime.readiness import hold_back, why_held_back
+from treefold.runtime.readiness import hold_back, lift, why_held_back
 from treefold.runtime.trees.question_board import GRACE
 from treefold.runtime.trees.run_log import name_of, questions_command
 from treefold.stores.opening import open_store
@@ -52,7 +52,7 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-class Recovery:
+class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
     """Resumes the trees in a store, answers their questions, and deletes trees."""
 
     def __init__(self, loader: Loader, engine: Engine, *, was_killed: bool) -> None:
@@ -71,6 +71,7 @@ class Recovery:
             self._trials.begin()
         self._was_killed = was_killed  # the last driver of the journal
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
+        self.held_back: set[int] = set()  # trees that this process cannot run
         self.deleting: set[int] = set()  # trees that must not be forked any more
         self.forking: list[int] = []  # trees that must not be deleted now
         engine.use_journal(loader, self)
@@ -214,7 +215,9 @@ class Recovery:
         self._due.discard(tree)
         if why := self.why_held_back(root):
             hold_back(root, why)
+            self.held_back.add(tree)
             return root
+        self.held_back.discard(tree)
         self.recovered[tree] = None
         self.loader.bind(root)
         request = self.loader.request_of(root.record)
@@ -227,6 +230,22 @@ class Recovery:
         if log.isEnabledFor(logging.INFO) and (is_fork or has_begun):
             log.info("%s is %s", name_of(root.record), "a fork" if is_fork else _progress(root))
         return root
+
+    def resume_held_back(self, root: CallNode, without: Sequence[str]) -> None:
+        """Resume a tree that was held back, after a person has lifted the guards of these names.
+
+        Raises:
+            HeldBackError: this process still lacks something.
+            UsageError: it is not held back.
+            InvalidValueError: it has no guard of one of these names.
+        """
+        if not root.record.held_back:
+            raise UsageError(f"run {root.index} is not held back: nothing is to be lifted")
+        lift(root, without)
+        if why := self.why_held_back(root):
+            hold_back(root, why)
+            raise HeldBackError(root.index, why)
+        self.resume_tree(root.id)
 
     def resume_call(self, node: CallNode, *, was_killed: bool) -> None:
         """Start a loaded call again whose caller other workers run."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Token
 from types import ModuleType, TracebackType
@@ -61,7 +61,7 @@ class Control(Protocol):
 
     def cancel(self, id: int, reason: str = ...) -> None: ...
     def pause(self, id: int, reason: str = ...) -> None: ...
-    def resume(self, id: int) -> None: ...
+    def resume(self, id: int, *, without: Sequence[str] = ()) -> None: ...
 
 
 class SharedWork(Protocol):
@@ -308,6 +308,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         found = [self._readable(id) for id in self._recovery.recovered]
         return [node for node in found if node is not None]
 
+    def held_back(self) -> list[Node]:
+        """Return the top-level calls that this process cannot run; their views say why.
+
+        They stay open for a process that has what this one lacks, such as a hook that guards them.
+        """
+        self._open_loop()
+        ids = () if self._recovery is None else sorted(self._recovery.held_back)
+        return [node for node in map(self._readable, ids) if node is not None]
+
     def _readable(self, id: int) -> CallNode | None:
         """Return a top-level call; None if it has just been deleted or cannot be read."""
         try:
@@ -337,9 +346,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             case {"do": "pause", "node": int(node), "reason": str(reason)}:
                 self.pause(node, reason)
             case {"do": "resume", "node": int(node)}:
-                self._resume(node, f"#resumed by message {message} of {self.id}")
+                without: Sequence[str] = command.get("without", ())
+                self._resume(node, f"#resumed by message {message} of {self.id}", without)
             case {"do": "fork", "node": int(node), "at": at, "edit": edit, "key": str(key)}:
-                self._fork(node, at, edit_of(edit), key)
+                self._fork(node, at, edit_of(edit), key, command.get("without", ()))
             case _:
                 raise InvalidValueError(f"unknown command {command!r}")
 
@@ -445,8 +455,12 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         else:
             node.loop_handle.run_sync(pause_node, node, reason)
 
-    def resume(self, id: int) -> Node:
+    def resume(self, id: int, *, without: Sequence[str] = ()) -> Node:
         """Resume everything that is paused in the node with this id and below it.
+
+        A run that this process holds back is resumed if it lacks nothing more. *without* names
+        guards that a person decides to go on without: hooks as "module:name", "allowed_tools",
+        "disallowed_tools" or "budget". The decision is recorded.
 
         A top-level call that has failed or was cancelled is resumed in a fork of its tree, whose
         top-level node is returned: calls that were cancelled or ended because a provider failed are
@@ -456,10 +470,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
         Raises:
             UsageError: nothing there is paused.
+            InvalidValueError: the run has no such guard.
         """
-        return self._resume(id, None)
+        return self._resume(id, None, without)
 
-    def _resume(self, id: int, key: str | None) -> Node:
+    def _resume(self, id: int, key: str | None, without: Sequence[str] = ()) -> Node:
         node = self._engine.find(id)
         recovery = self._recovery
         if recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
@@ -467,11 +482,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 raise UsageError(
                     f"{node!r} has ended; resume node {root_of(node).id}, or fork this"
                 )
-            return self._get_forks().resume_failed(node, key)
+            return self._get_forks().resume_failed(node, key, without)
         if node.parent is None and isinstance(node.exception, ModelProviderException):
             return self._context.start(node.continuation())
         if (other := self._elsewhere(node)) is not None:
-            other.resume(id)
+            other.resume(id, without=without)
+            return node
+        if recovery is not None and (without or root_of(node).record.held_back):
+            root = root_of(node)
+            root.loop_handle.run_sync(recovery.resume_held_back, root, without)
             return node
         below = {one.id for one in subtree(node)}
         paused = [q for q in self._services.board.questions() if q.node_id in below]
@@ -484,12 +503,33 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         return node
 
     @overload
-    def fork(self, node: Node[T], at: int | None = None, edit: Edit | None = None) -> Node[T]: ...
+    def fork(
+        self,
+        node: Node[T],
+        at: int | None = None,
+        edit: Edit | None = None,
+        *,
+        without: Sequence[str] = (),
+    ) -> Node[T]: ...
 
     @overload
-    def fork(self, node: int, at: int | None = None, edit: Edit | None = None) -> Node: ...
+    def fork(
+        self,
+        node: int,
+        at: int | None = None,
+        edit: Edit | None = None,
+        *,
+        without: Sequence[str] = (),
+    ) -> Node: ...
 
-    def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
+    def fork(
+        self,
+        node: Node | int,
+        at: int | None = None,
+        edit: Edit | None = None,
+        *,
+        without: Sequence[str] = (),
+    ) -> Node:
         """Start a tree that shares the past of another and runs what follows anew.
 
         The call *node*, in any tree and at any depth, is made again in the fork, with the *edit*;
@@ -499,20 +539,28 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         not changed. The top-level call of the fork is returned (typed as if *node* were a top-level
         call, too).
 
+        The fork is bound by the permissions that bound the original, and by those of this runtime.
+        *without* names guards that a person decides to go on without, as for ``resume``.
+
         Raises:
             UsageError: there is no store, or *node* is in another.
             InvalidValueError: there is no such response, or the edit does not fit the call.
             StoreError: the journal cannot be read, or earlier events cannot be written to it. On
                 the runtime's own event loop, a locked store raises StoreBusyError at once.
         """
-        return self._fork(node, at, edit, None)
+        return self._fork(node, at, edit, None, without)
 
     def _fork(
-        self, node: Node | int, at: int | None, edit: Edit | None, key: str | None
+        self,
+        node: Node | int,
+        at: int | None,
+        edit: Edit | None,
+        key: str | None,
+        without: Sequence[str],
     ) -> CallNode:
         """Start a fork; one with a *key* is started once."""
         forks = self._get_forks()
-        return forks.fork(self._engine.find(forks.id_of(node)), at, edit, key)
+        return forks.fork(self._engine.find(forks.id_of(node)), at, edit, key, without)
 
     # It returns Forks, as above.
     def _get_forks(self):

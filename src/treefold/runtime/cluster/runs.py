@@ -34,7 +34,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.questions.pauses import pause_node
-from treefold.runtime.readiness import hold_back
+from treefold.runtime.readiness import hold_back, lift
 from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.run_log import name_of
@@ -201,6 +201,7 @@ class Runs:
         self._remote_calls.follow_loaded(root, journal)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
         self._execute_early(root, read.messages, "cancel", partial(_cancel, root))
+        self._lift_guards(root, read.messages)
         is_over = root.has_ended or root.is_ending
         if not is_over and (why := self._recovery.why_held_back(root)):
             hold_back(root, why)
@@ -243,6 +244,17 @@ class Runs:
             if command.get("do") == what and command.get("node") == root.id:
                 act(command)
                 self._host.commands.note_executed(message.id, root.id)
+
+    def _lift_guards(self, root: CallNode, messages: Iterable[Message]) -> None:
+        """Execute the commands to go on without some guards, which others wait for."""
+        for message in messages:
+            with suppress(InvalidValueError):
+                match read_command(message.body):
+                    case {"do": "resume", "node": root.id, "without": [*names]} if names:
+                        lift(root, map(str, names))
+                        self._host.commands.note_executed(message.id, root.id)
+                    case _:
+                        pass
 
     def _run_in_place(self, ownership: Ownership) -> Run | None:
         """Run a remote call whose caller this process runs, as part of that tree.
