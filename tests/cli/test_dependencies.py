@@ -82,3 +82,40 @@ def test_what_cannot_be_found_is_refused(folder: Path, target: str, why: str):
     done = treefold(folder, *RUN, "--deps", target)
     assert done.returncode == 2
     assert why in done.stderr
+
+
+def test_a_fork_is_refused_without_them(folder: Path):
+    deps = ("--deps", "till.py:open_till")
+    treefold(folder, *RUN, *deps)
+    (folder / "paid").unlink()
+    fork = ("fork", "1", "--with", "till.py", "--args", '{"owner": "bob"}', "--store", "run.db")
+    done = treefold(folder, *fork)
+    assert (done.returncode, (folder / "paid").exists()) == (2, False)
+    assert "its dependencies came from till:open_till" in done.stderr
+    done = treefold(folder, *fork, *deps)
+    assert (done.returncode, done.stdout) == (0, "loaded\nbob paid\n")
+
+
+def test_a_runtime_of_the_program_has_its_own(folder: Path):
+    (folder / "till.py").write_text(
+        MODULE + "\nfrom treefold import Runtime\nruntime = Runtime([pay], deps=open_till)\n"
+    )
+    done = treefold(folder, "run", "till.py:runtime", "pay", "--owner", "ada")
+    assert (done.returncode, done.stdout) == (0, "loaded\nada paid\n")
+
+
+def test_a_replay_takes_them(folder: Path):
+    (folder / "till.py").write_text(MODULE + REPORT)
+    deps = ("--deps", "till.py:open_till")
+    treefold(folder, "run", "till.py:report", "--owner", "ada", "--store", "run.db", *deps)
+    done = treefold(folder, "replay", "--with", "till.py", "--store", "run.db", *deps)
+    assert (done.returncode, done.stdout) == (0, "report runs as recorded: 2 calls\n")
+    done = treefold(folder, "replay", "--with", "till.py", "--store", "run.db")
+    assert done.returncode == 1
+
+
+REPORT = """
+@tool(uses=[pay])
+async def report(ctx: RunContext[Till], owner: str) -> str:
+    return await ctx.call(pay, owner=ctx.deps.owner)
+"""

@@ -255,8 +255,9 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
 
 def _check_runs(runtime: Runtime, node: Node) -> None:
     """Raise HeldBackError if this process cannot run *node*: it would not end."""
-    if why := runtime.get_view(node.id).held_back:
-        raise HeldBackError(node.index, why)
+    # The view of a run that was just resumed may still say why the last process did not run it.
+    if any(one.id == node.id for one in runtime.held_back()):
+        raise HeldBackError(node.index, runtime.get_view(node.id).held_back)
 
 
 class _Terminated(KeyboardInterrupt):
