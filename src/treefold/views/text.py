@@ -97,8 +97,8 @@ def sign_of(view: NodeView) -> str:
 
 
 def _is_stopped(view: NodeView) -> bool:
-    is_interrupted = view.interrupted_at is not None
-    return view.state is NodeState.Paused or is_interrupted or bool(view.held_back)
+    is_paused = view.state is NodeState.Paused
+    return is_paused or view.interrupted_at is not None or bool(view.held_back)
 
 
 def _time(view: NodeView, now: datetime) -> str:
