@@ -10,11 +10,13 @@ import pytest
 
 from support import settle
 from treefold import (
+    HOOK_PRE_TOOL_USE,
     AgentOptions,
     Client,
     CodeFunction,
     Node,
     NodeState,
+    PreToolUseEvent,
     RunContext,
     RunInfo,
     Runtime,
@@ -151,6 +153,33 @@ async def test_the_calls_of_a_chat_have_them():
             pass
         (turn,) = runtime.list_toplevel()
         assert turn.children[0].outputs == "x in chat"
+
+
+async def test_hooks_have_them():
+    seen: list[str] = []
+
+    async def guard(event: PreToolUseEvent) -> None:
+        ctx = RunContext.current()
+        assert ctx is not None
+        seen.append(f"{event.tool_name} by {ctx.deps}")
+
+    @tool
+    async def greet(ctx: RunContext[str]) -> str:
+        """Greet."""
+        return f"Hello, {ctx.deps}!"
+
+    @greet.before_invoke
+    async def audit(ctx: RunContext[str]) -> None:
+        seen.append(f"audited for {ctx.deps}")
+
+    @agent(uses=[greet])
+    def talk() -> str:
+        return "Talk."
+
+    model = ScriptedModel(ToolUse("1", "greet", {}), "Done.")
+    async with Runtime(models=model, hooks={HOOK_PRE_TOOL_USE: [guard]}) as runtime:
+        await runtime.invoke(talk, deps="Ada")
+    assert seen == ["greet by Ada", "audited for Ada"]
 
 
 @pytest.mark.parametrize("annotation", [

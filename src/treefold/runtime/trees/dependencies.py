@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from treefold.core.deps import DepsSource, RunInfo
 from treefold.core.errors import ClosedError, DependencyError, UsageError
+from treefold.core.events import Failure
 from treefold.runtime.trees.bags import closing_method
 
 log = logging.getLogger(__name__)
@@ -85,9 +86,9 @@ class Dependencies:
             self._value = await self._entered(made)
         # Foreign code may raise anything.
         except Exception as error:
-            why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise DependencyError(
-                f"the dependencies of {self._of} could not be made: {self.source.name} raised {why}"
+                f"the dependencies of {self._of} could not be made: {self.source.name} raised"
+                f" {Failure.of(error)}"
             ) from error
 
     async def _entered(self, made: Any) -> Any:
