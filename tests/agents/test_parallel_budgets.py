@@ -114,6 +114,15 @@ def test_a_budget_is_exceeded_by_one_request_at_most(
     assert asyncio.run(main()) <= budget + max(sizes)
 
 
+async def test_longer_answers_than_usual_are_expected_when_some_were_long():
+    model, agent = TalkativeModel([100, 20_000]), answerer()
+    async with Runtime(
+        [agent], models=model, limits=Limits(50), budget=Budget(tokens=500_000)
+    ) as runtime:
+        nodes = [await ended(node) for node in [runtime.invoke(agent) for _ in range(200)]]
+    assert 480_000 < sum(node.total_usage.total for node in nodes) <= 520_000
+
+
 async def test_a_request_alone_is_made_however_little_is_left_for_its_answer():
     agent = answerer(settings=ModelSettings(max_tokens=100_000))
     lead = fan_out(agent, 4)
@@ -124,7 +133,7 @@ async def test_a_request_alone_is_made_however_little_is_left_for_its_answer():
 async def test_requests_of_a_large_budget_do_not_wait_for_each_other():
     model = StagedModel(ScriptedModel(lambda _: "done"), held=True)
     lead = fan_out(answerer(), 8)
-    async with Runtime([lead], models=model, budget=Budget(tokens=100_000)) as runtime:
+    async with Runtime([lead], models=model, budget=Budget(tokens=300_000)) as runtime:
         node = runtime.invoke(lead)
         await until(lambda: model.in_flight == 8)
         model.gate.set()

@@ -4,9 +4,11 @@ from collections import deque
 from typing import Final
 
 _RECENT: Final = 50  # answers of each model
-# Tokens; longer than most answers are. With more than needed, requests wait for each other when a
-# budget is almost used up; with less, they exceed it together.
-_ASSUMED: Final = 8_192
+_FEW: Final = 5  # answers that say little about the next one
+# Tokens. With more than needed, requests wait for each other when a budget is almost used up; with
+# less, they exceed it together.
+_UNKNOWN: Final = 32_000  # the longest answer of most models, unless they are asked for more
+_USUAL: Final = 8_000  # longer than most answers are
 
 
 class AnswerSizes:
@@ -23,4 +25,6 @@ class AnswerSizes:
 
     def expect(self, model: str, thinking: int) -> int:
         """Return the tokens to reserve for an answer of *model* that may think for so many."""
-        return max(_ASSUMED + thinking, *self._recent.get(model, (0,)))
+        recent = self._recent.get(model, ())
+        assumed = _UNKNOWN if len(recent) < _FEW else _USUAL
+        return max((assumed + thinking, *recent))
