@@ -32,6 +32,7 @@ from treefold.core.events import (
     ProcessDied,
     QuestionAsked,
     QuestionSettled,
+    TreeHeldBack,
     TreeResumed,
 )
 from treefold.core.function import RunContext
@@ -52,7 +53,7 @@ _WHY: Final = (
 _REPEATED: Final = (
     CallStarted, CallAllowed, CallPaused, CallResumed, CallReopened, ConversationOpened,
     LeaseAwaited, RateAwaited, BudgetAwaited, RequestSent, RequestRetried, RequestFailed,
-    NoticeGiven, TreeResumed,
+    NoticeGiven, TreeResumed, TreeHeldBack,
 )  # fmt: skip
 
 
