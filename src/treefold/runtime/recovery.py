@@ -38,6 +38,7 @@ from treefold.runtime.loops.threads import finish_in_thread
 from treefold.runtime.readiness import hold_back, lift, why_held_back
 from treefold.runtime.trees.question_board import GRACE
 from treefold.runtime.trees.run_log import name_of, questions_command
+from treefold.runtime.unread_nodes import FinishedTrees
 from treefold.stores.opening import open_store
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         self.store = loader.store
         self.why_held_back = partial(why_held_back, engine=engine, loader=loader)
         self.inbox = Inbox(self.journal)
+        self.finished = FinishedTrees(loader, engine.loaded, engine.find)
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: dict[int, None] = {}  # open trees of earlier processes that can be resumed
         self._board = engine.services.board

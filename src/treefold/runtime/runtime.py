@@ -375,19 +375,17 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     def list_toplevel(self) -> list[Node]:
         """Return the top-level calls, oldest first, including those of earlier processes.
 
-        With a store, only the latest finished trees are kept in memory, and others are read again.
-        A tree that cannot be read is left out, with a warning in the log.
+        With a store, finished trees are not kept in memory: each is read when its node is first
+        asked for more than its function, path, state and end, while this runtime is open. An open
+        tree that cannot be read is left out, with a warning in the log.
         """
         roots = {root.id: root for root in self._trees.roots}
         if self._recovery is not None and not self._closed:
-            from treefold.runtime.durable.tree_reader import (  # noqa: PLC0415 - only for stores
-                gc_disabled,
-            )
-
-            with gc_disabled():
-                for row in self._recovery.store.trees():
-                    if (root := self._readable(row.id)) is not None:
-                        roots[root.id] = root
+            rows = self._recovery.store.trees()
+            ended = [row for row in rows if not row.open]
+            past = self._open_loop().run_sync(self._recovery.finished.list, ended)
+            opened = [self._readable(row.id) for row in rows if row.open]
+            roots.update({root.id: root for root in [*past, *opened] if root is not None})
         return sorted(roots.values(), key=lambda root: root.id)
 
     def get_subtree(self, id: int) -> list[Node]:
