@@ -33,7 +33,8 @@ PUBLIC = {
     "CancellationException", "CodeFunction", "CodeNode", "DeniedError", "Ensemble", "EnsembleError",
     "Frame", "FromFile", "Function", "FunctionArg", "Limits", "NoAnswerError", "NoModelError",
     "Rate",
-    "NoParentSessionError", "Node", "NodeState", "NodeView", "Question", "QuestionKind",
+    "NoParentSessionError", "Node", "NodeState", "NodeView", "Notification", "Question",
+    "QuestionKind",
     "TreefoldError", "RunContext", "Runtime", "SessionBag", "SessionScope", "StepLimitError",
     "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature", "agent", "show",
     # decisions about calls

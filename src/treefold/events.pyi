@@ -27,6 +27,8 @@ from treefold.core.events import (
     Event as Event,
     ProcessDied as ProcessDied,
     QuestionAsked as QuestionAsked,
+    QuestionEscalated as QuestionEscalated,
+    QuestionNotified as QuestionNotified,
     QuestionSettled as QuestionSettled,
     TreeForked as TreeForked,
     TreeResumed as TreeResumed,

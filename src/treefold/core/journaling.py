@@ -53,6 +53,8 @@ _KINDS: Final[dict[str, type[Event]]] = {
         events.ProcessDied,
         events.TreeResumed,
         events.QuestionAsked,
+        events.QuestionEscalated,
+        events.QuestionNotified,
         events.QuestionSettled,
         events.CallEnded,
         events.TreeForked,
@@ -90,6 +92,8 @@ _NOT_REDACTED: Final[dict[type, set[str]]] = {
     agent_events.NoticeGiven: {"version"},
     Question: {"key"},
 }
+# After these a question is pending, as it is in the event.
+_ASKING: Final = (events.QuestionAsked, events.QuestionEscalated, events.QuestionNotified)
 _CALLS: Final = {CallRequested, CallInherited, TreeForked}
 _STATE_AFTER: Final[dict[type[Event], NodeState]] = {
     CallRequested: NodeState.Waiting,
@@ -119,8 +123,8 @@ def entry_of(event: Event, encoder: ValueEncoder, *, tree: int, number: int) -> 
     body: dict[str, Any] = {"v": VERSION, **_written(encoder, event)}
     question: Question | None = None
     settled: str | None = None
-    if isinstance(event, events.QuestionAsked):
-        question = _redacted(event.question, encoder)
+    if isinstance(event, _ASKING):
+        question = event.question.redacted(encoder.redacted)
         body["question"] |= {"k": event.question.id.partition("-")[2]}
     elif isinstance(event, events.QuestionSettled):
         settled = event.id
@@ -174,7 +178,7 @@ def _event_of(entry: Entry, decoder: ValueDecoder, upgrade: Upgrade) -> Event:
             body["at"] = entry.at
         if entry.call is not None:
             body.update(_call_fields(entry.call, kind))
-        elif kind is events.QuestionAsked:
+        elif kind in _ASKING:
             question = body["question"]
             question |= {"id": f"{entry.node}-{question.pop('k')}", "node_id": entry.node}
         elif kind is events.QuestionSettled:
@@ -216,17 +220,6 @@ def _call_fields(call: Call, kind: type[Event]) -> dict[str, Any]:
     else:
         found = {"parent": call.parent or None, "index": call.index}
     return found | {"key": call.key, "function": call.function, "is_agent": call.idles}
-
-
-def _redacted(question: Question, encoder: ValueEncoder) -> Question:
-    return Question(
-        id=question.id,
-        node_id=question.node_id,
-        kind=question.kind,
-        text=encoder.redacted(question.text),
-        choices=tuple(map(encoder.redacted, question.choices)),
-        key=question.key,
-    )
 
 
 def _json(body: dict[str, Any]) -> str:

@@ -166,7 +166,8 @@ class Forks:
         loaded = self._engine.load(new.id, self._engine.restored([*shared, *own]))
         loaded.tree.part(Fork).is_own = True
         for one in asked:
-            self._recovery.take_over(one.question, loaded.loop_handle)
+            if one.question.asks_people:
+                self._recovery.take_over(one.question, loaded.loop_handle)
         if edit is not None and edit.model is not None:
             node = self._engine.loaded(changed)
             assert node is not None  # it has just been loaded

@@ -235,7 +235,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
     # Commands
 
-    def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
+    def answer(self, id: str, text: Any = "", *, args: Mapping[str, Any] | None = None) -> None:
         """Answer the question with this id, as ``Runtime.answer`` does.
 
         Raises:
@@ -249,11 +249,11 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
                 f"no question {id!r} waits for an answer (it may have been answered already);"
                 f" open: {known}"
             )
-        questions[id].checked(text, args)
+        answer = questions[id].checked(text, args)
         command = {
             "do": "answer",
             "id": id,
-            "text": text,
+            "text": text if questions[id].form is None else answer.text,
             "args": None if args is None else {**args},
         }
         body = write_command(command, "what is in an answer")
