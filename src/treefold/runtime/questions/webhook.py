@@ -32,5 +32,8 @@ def post_json(url: str, data: Mapping[str, Any]) -> None:
     body = json.dumps(data).encode()
     headers = {"Content-Type": "application/json", "User-Agent": "treefold"}
     request = urllib.request.Request(url, body, headers)
-    with urllib.request.urlopen(request, timeout=_TIMEOUT):
-        pass
+    try:
+        urllib.request.urlopen(request, timeout=_TIMEOUT).close()
+    except urllib.error.HTTPError as error:
+        with error:
+            raise OSError(f"{url} answered {error.code} {error.reason}") from None
