@@ -84,7 +84,7 @@ def test_an_object_is_an_answer():
         (int, "true", "it must be a whole number, got True"),
         (bool, "perhaps", "it must be true or false, got 'perhaps'"),
         (date, "tomorrow", "it must be a date such as 2026-05-31, got 'tomorrow'"),
-        (Colour, "green", "it must be \"red\" or \"blue\", got 'green'"),
+        (Colour, "green", 'it must be "red" or "blue", got \'green\''),
         (list[int], '[1, "b"]', "[1] must be a whole number, got 'b'"),
         (int | None, "some", "it must be a whole number, got 'some'"),
         (Trip, "Rome", "it must be an object, got 'Rome'"),

@@ -75,6 +75,26 @@ def resolved(form: Form, whole: Form) -> Form:
     return form
 
 
+def form_in_words(form: Form, whole: Form) -> str:
+    """Return what *form*, a part of *whole*, asks for."""
+    form = resolved(form, whole)
+    if choices := form.get("anyOf") or form.get("oneOf"):
+        meant = [form_in_words(one, whole) for one in choices if not _is_null(one)]
+        return " or ".join(dict.fromkeys(meant)) or "null"
+    if "const" in form or "enum" in form:
+        return _listed([form["const"]] if "const" in form else form["enum"])
+    if (known := _FORMATS.get(form.get("format", ""))) is not None:
+        return known[0]
+    kind = form.get("type")
+    if kind == "array":
+        inner = form.get("items") or {}
+        return f"a list as JSON, each {form_in_words(inner, whole)}" if inner else "a list as JSON"
+    if kind == "object":
+        fields = ", ".join(field.name for field in fields_of({**form, "$defs": whole.get("$defs")}))
+        return f"an object as JSON: {fields}" if fields else "an object as JSON"
+    return _KINDS[kind][0] if kind in _KINDS else "JSON"
+
+
 def read_value(form: Form, text: str, whole: Form | None = None) -> Any:
     """Return the value that a person means by *text*: JSON, or a plain word, number or date."""
     whole = form if whole is None else whole
