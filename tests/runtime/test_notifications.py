@@ -38,7 +38,7 @@ def listening(*statuses: int) -> Generator[tuple[str, list[dict[str, Any]]]]:
             self.send_response(left.pop(0) if left else 200)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None: ...
+        def log_message(self, format: str, *args: Any) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -103,10 +103,10 @@ async def test_the_lease_is_given_up_while_a_call_sleeps():
     held: list[bool] = []
 
     async def rest(ctx: RunContext) -> None:
-        sleeping = asyncio.ensure_future(ctx.sleep(0.05))
-        await asyncio.sleep(0)
-        held.append(ctx.has_lease)
-        await sleeping
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.sleep(0.05))
+            await asyncio.sleep(0)
+            held.append(ctx.has_lease)
 
     async with asyncio.timeout(PATIENCE), Runtime() as runtime:
         await runtime.invoke(CodeFunction(callable=rest))

@@ -132,7 +132,7 @@ async def test_a_question_goes_to_somebody_else_in_time():
         (("Why?", ["a"]), {"default": "b"}, InvalidValueError, "does not answer"),
         ((int, "How many?"), {"default": "b"}, InvalidValueError, "valid integer"),
         (("Why?",), {"expires": "soon"}, InvalidValueError, "seconds, a timedelta or a datetime"),
-        (("Why?",), {"expires": datetime(2030, 1, 1)}, InvalidValueError, "time zone"),  # noqa: DTZ001
+        (("Why?",), {"expires": datetime(2030, 1, 1)}, InvalidValueError, "time zone"),
         (("Why?",), {"expires": -1}, InvalidValueError, "seconds, a timedelta or a datetime"),
         (("Why?",), {"escalate": {1: 2}}, InvalidValueError, "named by strings"),
     ],

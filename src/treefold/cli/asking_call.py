@@ -93,7 +93,8 @@ def _cells(one: AskingCall, width: int) -> Sequence[str]:
 def _terms(asked: Question) -> list[str]:
     """Return who is asked and until when, if that was said."""
     terms = [f"for {printable(asked.to)}"] if asked.to else []
-    for later in asked.escalations[:1]:
+    if asked.escalations:
+        later = asked.escalations[0]
         terms.append(f"for {printable(later.to)} from {in_words(later.at)}")
     if asked.expires is not None:
         otherwise = (

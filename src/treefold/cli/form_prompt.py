@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 from treefold.core.answer_form import FormField, faults_in, fields_of, form_in_words, read_value
 from treefold.core.question import Question
@@ -44,6 +45,9 @@ def fill_in(question: Question, ask: Ask, say: Callable[[str], None]) -> str | N
                 if shown is not None:
                     values[field.name] = shown
                 break
+            if not text:
+                say(f'{printable(field.name)} is missing; "" is an empty text')
+                continue
             value = read_value(field.form, text, form)
             if not (faults := list(faults_in(field.form, value, form, field.name))):
                 values[field.name] = value
@@ -63,10 +67,14 @@ def from_assignments(question: Question, words: Sequence[str]) -> str | None:
     return json.dumps(_default(question) | given, ensure_ascii=False)
 
 
-def _default(question: Question) -> Mapping[str, Any]:
+def _default(question: Question) -> dict[str, Any]:
     """Return the fields of the default of a question."""
-    found: Any = {} if question.default is None else json.loads(question.default)
-    return found if isinstance(found, dict) else {}
+    found: Any = None
+    if question.default is not None:
+        # It may have been redacted.
+        with suppress(ValueError):
+            found = json.loads(question.default)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _hint(field: FormField, form: Mapping[str, Any]) -> str:

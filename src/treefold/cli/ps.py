@@ -25,9 +25,10 @@ def ps(store: str | None, *, json: bool) -> int:
     example: treefold ps
 
     A run that waits for a person is 'parked', and 'answered' from the answer until its program
-    resumes; one that only waits for a time is 'asleep'. One whose process has ended is 'interrupted', and its time ends with its last event.
-    'treefold questions' shows the questions, 'treefold tree ID' all of a run. A plain number means
-    an ID; the paths of a run's calls begin with its PATH.
+    resumes; one that only waits for a time is 'asleep'. One whose process has ended is
+    'interrupted', and its time ends with its last event. 'treefold questions' shows the questions,
+    'treefold tree ID' all of a run. A plain number means an ID; the paths of a run's calls begin
+    with its PATH.
     """
     with observe(store) as observer:
         trees = list_runs(observer)

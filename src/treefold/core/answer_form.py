@@ -69,7 +69,8 @@ def resolved(form: Form, whole: Form) -> Form:
     for reference in [form.get("$ref"), *(one.get("$ref") for one in form.get("allOf") or ())]:
         if isinstance(reference, str):
             name = reference.rpartition("/")[2]
-            definition: Form = (whole.get("$defs") or {}).get(name) or {}
+            definitions: Mapping[str, Form] = whole.get("$defs") or {}
+            definition = definitions.get(name) or {}
             kept = {key: value for key, value in form.items() if key not in {"$ref", "allOf"}}
             return {**definition, **kept}
     return form
@@ -87,7 +88,7 @@ def form_in_words(form: Form, whole: Form) -> str:
         return known[0]
     kind = form.get("type")
     if kind == "array":
-        inner = form.get("items") or {}
+        inner: Form = form.get("items") or {}
         return f"a list as JSON, each {form_in_words(inner, whole)}" if inner else "a list as JSON"
     if kind == "object":
         fields = ", ".join(field.name for field in fields_of({**form, "$defs": whole.get("$defs")}))
@@ -188,7 +189,7 @@ def _faults_in_items(form: Form, items: list[Any], whole: Form, place: str) -> I
 
 
 def _faults_in_object(form: Form, value: dict[str, Any], whole: Form, place: str) -> Iterator[str]:
-    properties: Mapping[str, Form] = form.get("properties") or {}
+    properties: Mapping[str, Any] = form.get("properties") or {}
     rest: Any = form.get("additionalProperties", True)
     for name in form.get("required") or ():
         if name not in value:

@@ -175,8 +175,9 @@ def dump_question(question: Question) -> str:
 def load_question(json_text: str) -> Question:
     """Return the question that was written as *json_text*."""
     id, node, kind, text, choices, *rest = json.loads(json_text)
-    key, more = [*rest, None, None][:2]
-    if more and "escalations" in more:
+    key = rest[0] if rest else None
+    more: dict[str, Any] = rest[1] if len(rest) > 1 else {}
+    if "escalations" in more:
         more["escalations"] = tuple(Escalation(*one) for one in more["escalations"])
     return Question(
         id=id,
@@ -185,7 +186,7 @@ def load_question(json_text: str) -> Question:
         text=text,
         choices=tuple(choices),
         key=version_1.key_of_question(QuestionKind(kind), text) if key is None else key,
-        **(more or {}),
+        **more,
     )
 
 

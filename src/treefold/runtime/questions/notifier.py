@@ -92,9 +92,9 @@ class Notifier:
             async with self._free:
                 is_told = await self._try(notification)
             # It may have been answered, or gone to somebody else.
-            if is_told and (current := self._board.find(question.id)) is not None:
-                if current.to == question.to:
-                    self._board.update(replace(current, notified=True), QuestionNotified)
+            current = self._board.find(question.id)
+            if is_told and current is not None and current.to == question.to:
+                self._board.update(replace(current, notified=True), QuestionNotified)
         except TreefoldError as error:
             # The journal cannot be read or written, or is closed: the next process tells them.
             log.debug("it is not recorded that people know of question %s: %s", question.id, error)

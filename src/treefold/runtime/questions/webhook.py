@@ -1,6 +1,7 @@
 """Posts JSON to a URL, in a thread."""
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from typing import Any, Final

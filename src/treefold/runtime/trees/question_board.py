@@ -91,9 +91,9 @@ class QuestionBoard:
     ) -> None:
         """Add a question of an earlier process, which its node may ask again."""
         self._old.setdefault(question.node_id, []).append(question)
-        self.put(question, publish, loop_handle, settle)
+        self._put(question, publish, loop_handle, settle)
 
-    def put(
+    def _put(
         self,
         question: Question,
         publish: Callable[[Event], object],
@@ -225,7 +225,7 @@ class QuestionBoard:
             choices=tuple(choices),
             key=QuestionKey.Journal,
         )
-        self.put(question, tree.show, loop_handle, settle)
+        self._put(question, tree.show, loop_handle, settle)
         tree.show(QuestionAsked(node_id, time.time(), question))
         return question
 

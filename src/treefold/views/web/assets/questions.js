@@ -19,6 +19,7 @@ const WORDS = {
   empty: "Use an empty text",
   fail: "Let it fail",
 };
+const AGAIN = 2000; // milliseconds
 const NO_RESULT = "Enter the result that it had, unless it was an empty text. ";
 
 /**
@@ -36,11 +37,15 @@ export function questionCard(question, who, context) {
   if (!context.source.live) return card;
   const send = async (text, args = null) => {
     card.inert = true;
+    context.answering(question.id, true);
     const done = await attempt(() => context.source.answer(question.id, text, args));
     if (done) {
       card.classList.add("answered");
       if (context.pendingNote()) showToast(`Answered.${context.pendingNote()}`);
     } else card.inert = false;
+    // An answer that was refused: the question is there again in a moment.
+    if (done) context.answering(question.id, false);
+    else setTimeout(() => context.answering(question.id, false), AGAIN);
   };
   card.append(...controls(question, send, context));
   return card;
