@@ -330,7 +330,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             case {"do": "answer", "id": str(id), "text": str(text), "args": args}:
                 self._services.board.answer(id, self._choice_for(id, text), args)
             case {"do": "expire", "id": str(id)}:
-                self._services.board.expire(id)
+                with suppress(UnknownQuestionError):  # its call has ended meanwhile
+                    self._services.board.expire(id)
             case {"do": "claim", "id": str()}:
                 pass  # the process that claimed the question ended before it had answered
             case {"do": "cancel", "node": int(node), "reason": str(reason), "cause": "abandoned"}:

@@ -31,7 +31,7 @@ _AT_ONCE: Final = 4
 _TRIES: Final = 3
 _WAIT: Final = 1.0  # seconds before the second attempt, twice that before the third
 _TIME_LIMIT: Final = 30.0  # seconds for one attempt
-_GRACE: Final = 10.0  # seconds to tell the last ones when the runtime is closed
+_GRACE: Final = 5.0  # seconds to tell the last ones when the runtime is closed
 
 
 class Finder(Protocol):

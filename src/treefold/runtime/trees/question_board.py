@@ -271,7 +271,7 @@ class QuestionBoard:
         if waiting is not None:
             node_id = waiting.question.node_id
             waiting.publish(QuestionSettled(node_id, time.time(), id, answer))
-            self._open.pop(id, None)
+            self._forget(id)
             if (old := self._old.get(node_id)) and waiting.question in old:
                 # Otherwise the next question with the same key would reuse it.
                 old.remove(waiting.question)
@@ -279,13 +279,17 @@ class QuestionBoard:
     def forget_old(self, node_id: int) -> None:
         """Remove the questions of an earlier process that the node has not asked again."""
         for old in self._old.pop(node_id, ()):
-            self._open.pop(old.id, None)
+            self._forget(old.id)
 
     def forget(self, node_id: int) -> None:
         """Remove the questions of a node that this process does not run any more."""
         self._old.pop(node_id, None)
         for id in [id for id, one in self._open.items() if one.question.node_id == node_id]:
-            self._open.pop(id, None)
+            self._forget(id)
+
+    def _forget(self, id: str) -> None:
+        self._open.pop(id, None)
+        self.timers.forget(id)
 
     def _find_open(self, id: str) -> OpenQuestion:
         waiting = self._open.get(id)

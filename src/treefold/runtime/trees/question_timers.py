@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from treefold.core.events import QuestionEscalated
 from treefold.core.question import Question
-from treefold.runtime.loops.alarms import Alarms
+from treefold.runtime.loops.alarms import Alarm, Alarms
 from treefold.runtime.loops.loop_handle import LoopHandle
 
 _AGAIN: Final = 1.0  # seconds until a question is expired again, if that has not happened
@@ -40,6 +40,7 @@ class QuestionTimers:
         self._board = board
         self.alarms = Alarms()
         self.on_expiry: Callable[[Question], None] | None = None
+        self._set_alarms: dict[str, Alarm] = {}  # by the id of the question
 
     def watch(self, question: Question, loop_handle: LoopHandle) -> None:
         """Do what has to be done with *question* when it is due."""
@@ -47,7 +48,13 @@ class QuestionTimers:
             self._set(question.id, question.due, loop_handle)
 
     def _set(self, id: str, at: float, loop_handle: LoopHandle) -> None:
-        self.alarms.set(loop_handle.loop, at, partial(self._note_due, id, loop_handle))
+        due = partial(self._note_due, id, loop_handle)
+        self._set_alarms[id] = self.alarms.set(loop_handle.loop, at, due)
+
+    def forget(self, id: str) -> None:
+        """Do nothing more about a question that is not open here any more."""
+        if (alarm := self._set_alarms.pop(id, None)) is not None:
+            alarm.stop()
 
     def _note_due(self, id: str, loop_handle: LoopHandle) -> None:
         if (question := self._board.find(id)) is None:
