@@ -14,6 +14,7 @@ from treefold.cli.options import FILE
 from treefold.core.errors import InvalidValueError
 from treefold.core.events import Failure
 from treefold.core.function import Function, checked_function
+from treefold.runtime.guarding import LOADED_FILE
 
 TARGET: Final = FILE  # a module may be a file, which a shell can complete
 MODEL_HELP: Final = (
@@ -145,7 +146,7 @@ def _module(place: str) -> ModuleType:
         sys.path.insert(0, "")  # as ``python -m`` does
         return importlib.import_module(place)
     sys.path.insert(0, str(path.parent))  # as ``python FILE`` does
-    name = f"treefold run {path.stem}"  # no import statement can name it
+    name = f"{LOADED_FILE}{path.stem}"  # no import statement can name it
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"there is no file {place}")

@@ -22,6 +22,7 @@ from treefold.core.events import (
     Event,
 )
 from treefold.core.function import Function, Node, RunContext
+from treefold.core.guards import Guards
 from treefold.core.origin import redefines
 from treefold.core.record import CallRecord
 from treefold.core.store import Store
@@ -138,6 +139,10 @@ class TreeLoader(Protocol):
         """Return the version of *function*."""
         ...
 
+    def guards_of(self, request: CallRequest) -> tuple[Guards, ...]:
+        """Return the guards of a new tree, which are recorded with its top-level call."""
+        ...
+
     def load_around(self, call: int, tree: int, events: list[Event]) -> Tree:
         """Return a tree of which this process runs one *call* and those below it."""
         ...
@@ -175,7 +180,7 @@ class Engine:
     ) -> None:
         self.runtime = runtime
         self.services = services
-        self.accounts = Accounts(services.account)
+        self.accounts = Accounts(services.account, services.guarding)
         self.resumer: Resumer | None = None  # set with the loader
         # Returns the open span of the program, which is recorded with each top-level call.
         self.find_span: Callable[[], str | None] | None = None
@@ -354,7 +359,9 @@ class Engine:
         options = None
         if parent is None and tree.journal is not None:
             # This is the thread, and the context, of the code that makes the call.
-            options = _options(request, None if self.find_span is None else self.find_span())
+            span = None if self.find_span is None else self.find_span()
+            guards = () if self._loader is None else self._loader.guards_of(request)
+            options = _options(request, span, guards=guards)
         elif queue and parent is not None:
             # Another worker, which does not run its caller, starts it with these.
             options = _options(request, None, budgets_above(parent))
@@ -607,7 +614,10 @@ def _requested(
 
 
 def _options(
-    request: CallRequest, traceparent: str | None, budgets_above: tuple[BudgetAbove, ...] = ()
+    request: CallRequest,
+    traceparent: str | None,
+    budgets_above: tuple[BudgetAbove, ...] = (),
+    guards: tuple[Guards, ...] = (),
 ) -> CallOptions | None:
     model = request.model
     options = CallOptions(
@@ -617,5 +627,6 @@ def _options(
         passing=request.prior is not None,
         traceparent=traceparent,
         budgets_above=budgets_above,
+        guards=guards,
     )
     return None if options == CallOptions() else options

@@ -66,7 +66,11 @@ class Notifier:
 
     def tell(self, question: Question) -> None:
         """Begin to tell people of *question*; on the loop."""
-        node = self._engine.find(question.node_id)
+        try:
+            node = self._engine.find(question.node_id)
+        except TreefoldError as error:  # its tree was deleted, or cannot be read
+            log.warning("nobody is told of question %s: %s", question.id, error)
+            return
         earlier = self._tasks.get(question.id)
         work = self._tell(node, question, earlier)
         # It is no part of the call that asks.
