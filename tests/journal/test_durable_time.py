@@ -12,9 +12,18 @@ from pydantic import BaseModel, field_validator
 
 from journal.processes import Lives, World, question_of, result
 from support import wait
-from treefold import CodeFunction, NodeState, RunContext, Runtime, SqliteStore, attach
+from treefold import (
+    Budget,
+    BudgetExceeded,
+    CodeFunction,
+    NodeState,
+    RunContext,
+    Runtime,
+    SqliteStore,
+    attach,
+)
 from treefold.core.store import Message
-from treefold.errors import InvalidValueError, QuestionExpiredError
+from treefold.errors import CallTimeoutError, InvalidValueError, QuestionExpiredError
 
 LONG = 3600.0
 
@@ -104,6 +113,27 @@ def test_leaving_a_runtime_does_not_wait_for_those_who_sleep(tmp_path: Path):
         node = runtime.invoke(sleep)
         wait(lambda: node.state is NodeState.Paused and world.kinds(1)[-1] == "CallPaused")
     kept_asleep(world)
+
+
+def test_a_time_limit_ends_a_call_that_sleeps_or_asks_in_the_next_process(world: World):
+    set_delay(world, LONG)
+
+    async def ask(ctx: RunContext) -> str:
+        return await ctx.ask("Why?")
+
+    functions = [sleeper(world), CodeFunction(callable=ask, repeatable=True)]
+    limits: list[dict[str, Any]] = [{"timeout": 1.5}, {"budget": Budget(seconds=1.5)}]
+    with world.runtime(*functions) as runtime:
+        for function in functions:
+            for limit in limits:
+                runtime.invoke(function, **limit)
+    with SqliteStore(world.file) as store:
+        assert [row.parked for row in store.trees()] == [True] * 4
+    with world.runtime(*functions) as runtime:
+        nodes = runtime.recover()
+        wait(lambda: all(node.state is NodeState.Error for node in nodes))
+        kinds = [type(node.exception) for node in nodes]
+        assert kinds == [CallTimeoutError, BudgetExceeded] * 2
 
 
 def test_ten_thousand_sleeping_trees_are_neither_loaded_nor_looked_at_one_by_one(tmp_path: Path):

@@ -23,7 +23,7 @@ async def ask(ctx: RunContext) -> None:
     # There is no type of types such as these yet that both checkers know (PEP 747).
     level: Literal["low", "high"] = await ctx.ask(Literal["low", "high"], "Which level?")
     count: int | None = await ctx.ask(int | None, "How many?", default=None, expires=60)
-    assert (level, count)
+    assert level is not count
     await ctx.sleep(3)
     await ctx.sleep(timedelta(days=1))
     await ctx.sleep_until(datetime(2026, 5, 31, tzinfo=UTC))

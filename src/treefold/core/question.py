@@ -62,6 +62,7 @@ class Question:
         escalations: who is asked later, in the order of time.
         key: identifies the question among those of its call, also after a restart.
         notified: whether ``Runtime(notify=...)`` was called for it.
+        deadline: when the call that asks, or one above it, is stopped.
 
     Example:
         >>> from treefold import CodeFunction, Runtime
@@ -88,12 +89,19 @@ class Question:
     escalations: tuple[Escalation, ...] = ()
     key: str = field(default="", compare=False, repr=False, metadata=HIDDEN)
     notified: bool = field(default=False, compare=False, repr=False, metadata=HIDDEN)
+    deadline: float | None = field(default=None, compare=False, repr=False, metadata=HIDDEN)
+
+    @property
+    def changes_at(self) -> float | None:
+        """When it expires, or somebody else is asked."""
+        times = [self.expires, *(one.at for one in self.escalations[:1])]
+        return min([at for at in times if at is not None], default=None)
 
     @property
     def due(self) -> float | None:
-        """When time changes something about it: it expires, or somebody else is asked."""
-        times = [one.at for one in self.escalations[:1]]
-        return min([*times, *(() if self.expires is None else (self.expires,))], default=None)
+        """When the call that asks has to run, although nobody has answered."""
+        times = (self.changes_at, self.deadline)
+        return min([at for at in times if at is not None], default=None)
 
     @property
     def asks_people(self) -> bool:

@@ -55,7 +55,7 @@ UNANSWERED_QUESTIONS: Final = f"""
 """
 
 # Attributes of a question that most do not have.
-_MORE: Final = ("form", "default", "expires", "to", "notified")
+_MORE: Final = ("form", "default", "expires", "to", "notified", "deadline")
 _NUMBERS: Final = Struct("<qqqd")
 _NO_TEXTS: Final[dict[str, str]] = {}  # shared by all entries: creating many dicts is slow
 _STATES: Final[dict[str, NodeState]] = {state.value: state for state in NodeState}

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -51,7 +52,24 @@ def new_question(
 ) -> Question:
     """Return a question of *node*, to be put; by default its key is derived from *text*."""
     key = key_of(node.tree.as_written(text)) if key is None else key
-    return Question(id="", node_id=node.id, kind=kind, text=text, choices=tuple(choices), key=key)
+    return Question(
+        id="",
+        node_id=node.id,
+        kind=kind,
+        text=text,
+        choices=tuple(choices),
+        key=key,
+        deadline=_deadline_of(node),
+    )
+
+
+def _deadline_of(node: CallNode) -> float | None:
+    """Return when *node*, or a call above it, is stopped; None if none of them has a time limit."""
+    found: list[float | None] = []
+    for one in upwards(node):
+        own = [account.seconds_left() for account in one.accounts if account.owner is one]
+        found += [one.record.deadline, *(time.time() + left for left in own if left is not None)]
+    return min([at for at in found if at is not None], default=None)
 
 
 async def put(

@@ -44,8 +44,8 @@ class QuestionTimers:
 
     def watch(self, question: Question, loop_handle: LoopHandle) -> None:
         """Do what has to be done with *question* when it is due."""
-        if question.due is not None:
-            self._set(question.id, question.due, loop_handle)
+        if question.changes_at is not None:
+            self._set(question.id, question.changes_at, loop_handle)
 
     def _set(self, id: str, at: float, loop_handle: LoopHandle) -> None:
         due = partial(self._note_due, id, loop_handle)
