@@ -1,5 +1,6 @@
 """Sleeps and the times of questions, which outlive the program that began them."""
 
+import signal
 import sqlite3
 import time
 from contextlib import closing
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 
+from crash.program import FatalStore
 from journal.processes import Lives, World, question_of, result
 from support import wait
 from treefold import (
@@ -170,6 +172,62 @@ def test_ten_thousand_sleeping_trees_are_neither_loaded_nor_looked_at_one_by_one
         polls = store.polls
         wait(lambda: store.polls > polls + 3)
         assert sorted(loaded) == [1, 2, 3]
+
+
+def week(world: World) -> CodeFunction:
+    step = world.tool("step", repeatable=True)
+
+    async def work(ctx: RunContext) -> list[Any]:
+        await ctx.sleep(0.03)
+        first = await ctx.invoke(step, {"n": 1})
+        nobody = await ctx.ask(int, "How many?", default=7, expires=0.03, to="nobody")
+        await ctx.sleep(0.03)
+        anna = await ctx.ask(Trip, "Where to?", to="anna", expires=LONG)
+        return [first, nobody, anna.city, await ctx.invoke(step, {"n": 2})]
+
+    return CodeFunction(callable=work, uses=[step])
+
+
+def lives_on(world: World) -> None:
+    """Go on with the tree, and be killed just before or after the commit that the file names."""
+    moment, number = (world.folder / "kill").read_text().split()
+    function = week(world)
+    store = FatalStore(str(world.file), moment, int(number))
+    told = lambda one: world.add("told", to=one.question.to, id=one.question.id)  # noqa: E731
+    with Runtime([function], store=store, notify=told) as runtime:
+        node = runtime.invoke(function, key="week")
+        while not node.state.final:
+            for question in runtime.questions():
+                if question.to == "anna" and question.notified:
+                    runtime.answer(question.id, {"city": "Rome"})
+            time.sleep(0.001)
+        world.add("result", value=node.result())
+
+
+def test_killed_at_every_commit_it_sleeps_asks_and_tells_as_if_nothing_had_happened(
+    world: World, lives: Lives
+):
+    for number in range(1, 100):
+        folder = world.folder / str(number)
+        folder.mkdir()
+        place = World(folder)
+        moment = "after" if number % 2 else "before"
+        (place.folder / "kill").write_text(f"{moment} {number}")
+        life = lives.run(lives_on, place)
+        if life.status == -signal.SIGKILL:
+            (place.folder / "kill").write_text("never 0")
+            life = lives.run(lives_on, place)
+            is_last = False
+        else:
+            is_last = True
+        assert life.status == 0, f"{number}: {life.complaints}"
+        assert place.told("result", "value") == [["step 1", 7, "Rome", "step 2"]]
+        assert "anna" in place.told("told", "to")
+        if is_last:
+            break
+    assert is_last
+    assert number > 8  # there were some commits
+    assert sorted(place.told("told", "to")) == ["anna", "nobody"]
 
 
 # Questions
