@@ -1,5 +1,6 @@
 """Sleeps and the times of questions, which outlive the program that began them."""
 
+import asyncio
 import signal
 import sqlite3
 import time
@@ -298,6 +299,46 @@ def test_an_answer_of_another_process_that_the_program_refuses_leaves_the_questi
         wait(lambda: observer.questions() == [question])
         observer.answer(question.id, {"city": "Rome"})
         assert result(node) == "Rome"
+
+
+def test_a_program_that_asks_for_another_type_than_before_shows_another_form(world: World):
+    def asking(kind: Any) -> CodeFunction:
+        async def ask(ctx: RunContext) -> Any:
+            return await ctx.ask(kind, "How much?")
+
+        return CodeFunction(callable=ask, repeatable=True)
+
+    with world.runtime(asking(int)) as runtime:
+        runtime.invoke(runtime.invocable_functions["ask"])
+    [question] = world.kept_questions()
+    with world.runtime(asking(list[str])) as runtime:
+        runtime.answer(question.id, "3")  # it is parked, so that nobody knows better
+        again = wait(lambda: [q for q in runtime.questions() if q.form != question.form])[0]
+        runtime.answer(again.id, ["much"])
+        [node] = runtime.recover()
+        assert result(node) == ["much"]
+
+
+def test_an_open_question_gets_the_form_of_the_new_code(world: World):
+    def asking(kind: Any) -> CodeFunction:
+        async def ask(ctx: RunContext) -> Any:
+            async with asyncio.TaskGroup() as group:
+                one = group.create_task(ctx.ask("Why?"))
+                other = group.create_task(ctx.ask(kind, "How much?"))
+            return [one.result(), other.result()]
+
+        return CodeFunction(callable=ask, repeatable=True)
+
+    with world.runtime(asking(int)) as runtime:
+        runtime.invoke(runtime.invocable_functions["ask"])
+    why, much = world.kept_questions(2)
+    with world.runtime(asking(list[str])) as runtime:
+        runtime.answer(why.id, "so")
+        again = wait(lambda: [q for q in runtime.questions() if q.form != much.form])[0]
+        assert again.id == much.id
+        runtime.answer(much.id, ["much"])
+        [node] = runtime.recover()
+        assert result(node) == ["so", ["much"]]
 
 
 def test_a_question_goes_to_somebody_else_in_the_next_process(world: World, lives: Lives):

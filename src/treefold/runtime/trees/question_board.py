@@ -121,10 +121,14 @@ class QuestionBoard:
         if old is None:
             number = len(tree.record_of(node_id).asked or ()) + 1
             question = replace(question, id=f"{node_id}-{number}")
+        elif check is not None and (old.form, old.choices) != (question.form, question.choices):
+            # The program asks for something else than the process before it.
+            asked_for = {"form": question.form, "choices": question.choices}
+            question = replace(old, default=question.default, **asked_for)
         else:
             question = old
         self._open[question.id] = OpenQuestion(question, tree.publish, loop_handle, settle, check)
-        if old is None:
+        if question is not old:
             try:
                 tree.publish(QuestionAsked(node_id, time.time(), question))
             except TooLargeError:
