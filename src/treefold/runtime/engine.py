@@ -12,7 +12,13 @@ from weakref import WeakSet, WeakValueDictionary
 
 from treefold.core.call_keys import named, of_arguments
 from treefold.core.call_request import CallRequest
-from treefold.core.errors import ClosedError, InvalidValueError, UnknownNodeError, UsageError
+from treefold.core.errors import (
+    ClosedError,
+    HeldBackError,
+    InvalidValueError,
+    UnknownNodeError,
+    UsageError,
+)
 from treefold.core.events import (
     BudgetAbove,
     CallEnded,
@@ -55,6 +61,8 @@ class StartPolicy(Protocol):
 
 class Resumer(Protocol):
     """Deals with trees of earlier processes; see ``Recovery``."""
+
+    held_back: set[int]  # the ids of trees that this process cannot run
 
     def resume_with(self, root: CallNode, function: Function) -> None:
         """Resume a tree that was left open because its *function* was unknown."""
@@ -418,6 +426,8 @@ class Engine:
             node = None if tree is None else self.find(tree)
         if node is not None and self._checked_same(request, node) and self.resumer is not None:
             node.loop_handle.run_sync(self.resumer.resume_with, node, request.function)
+            if node.record.held_back and node.id in self.resumer.held_back:
+                raise HeldBackError(node.index, node.record.held_back)
         return node
 
     def _found_meanwhile(self, request: CallRequest, new: CallNode) -> CallNode:

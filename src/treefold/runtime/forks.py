@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from treefold.core.edit import UNCHANGED, Edit
 from treefold.core.errors import (
+    HeldBackError,
     InvalidValueError,
     ModelProviderException,
     StoreError,
@@ -20,6 +21,7 @@ from treefold.core.events import (
     CallEnded,
     CallRequested,
     Event,
+    GuardsAdded,
     GuardsLifted,
     TreeForked,
 )
@@ -36,9 +38,11 @@ from treefold.core.forking import (
     still_open,
 )
 from treefold.core.function import Node
+from treefold.core.guards import Guards
 from treefold.core.shared_store import is_shared
 from treefold.core.value_codec import has_unserializable
 from treefold.core.work_engine import Ticket
+from treefold.runtime.calls.budgets import spent_in
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of
 from treefold.runtime.durable.drive_journal import DriveJournal
@@ -46,8 +50,8 @@ from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork
 from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.engine import Engine
-from treefold.runtime.guarding import check_lifted
-from treefold.runtime.readiness import model_of
+from treefold.runtime.guarding import check_lifted, guards_in
+from treefold.runtime.readiness import model_of, why_unguarded
 from treefold.runtime.recovery import Recovery
 
 
@@ -120,7 +124,7 @@ class Forks:
         Raises:
             StoreBusyError: this is the loop's thread, and *root* could not be written in time.
         """
-        check_lifted(without, root.record)
+        self._check_guards(root, without)
         loop_handle, forking = root.loop_handle, self._recovery.forking
         # Either this sees that the tree is being deleted, or the deletion sees this.
         forking.append(root.id)
@@ -139,6 +143,16 @@ class Forks:
             with suppress(StoreError):
                 self._journal.flush()
         return forked
+
+    def _check_guards(self, root: CallNode, without: Sequence[str]) -> None:
+        """Raise HeldBackError if the fork could not run here, for want of a hook that guards it.
+
+        With a work engine it runs on a worker, which may have the hook.
+        """
+        check_lifted(without, root.record)
+        why = why_unguarded(root, self._recovery.loader.guarding, without)
+        if why and self._engine.placement is None:
+            raise HeldBackError(root.index, why)
 
     def _fork(
         self,
@@ -183,6 +197,7 @@ class Forks:
         asked = still_asked(shared)
         opened = still_open(shared, self._engine.version_of)
         bound = self._recovery.loader.added_guards(new.id, shared)
+        bound += self._budget_left(new.id, events, shared)
         if without:
             bound.append(GuardsLifted(new.id, forked.at, tuple(without)))
         own = [forked, *bound, *opened, *asked, *edits_of(changed, edit, forked.at)]
@@ -204,6 +219,22 @@ class Forks:
             placement.submit(submitted, len(shared) + len(own))
             return submitted
         return self._recovery.resume_tree(new.id, is_fork=True)
+
+    def _budget_left(
+        self, fork: int, events: Sequence[Event], shared: Sequence[Event]
+    ) -> list[Event]:
+        """Return the event that limits a *fork* to what its source has left of a runtime's budget.
+
+        Otherwise each fork in a process without a budget of its own could spend all of it again.
+        """
+        budget = self._recovery.loader.guarding.earlier_budget(guards_in(events))
+        if budget is None:
+            return []
+        spent, kept = spent_in(events), spent_in(shared)
+        left = budget.less(
+            spent.calls - kept.calls, spent.tokens - kept.tokens, spent.usd - kept.usd
+        )
+        return [] if left == budget else [GuardsAdded(fork, Guards(budget=left))]
 
     def _as_recorded(self, edit: Edit) -> Edit:
         """Return *edit* with its values as they would be read from the journal.

@@ -6,7 +6,7 @@ lacks one of them holds the tree back, visibly, instead of running it otherwise.
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from treefold.core.edit import Edit
@@ -15,7 +15,7 @@ from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of
 from treefold.runtime.durable.loader import Loader, PastFunction
 from treefold.runtime.engine import Engine
-from treefold.runtime.guarding import check_lifted, file_of_hook
+from treefold.runtime.guarding import Guarding, check_lifted, file_of_hook
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def hold_back(root: CallNode, why: str) -> None:
     log.warning("run %d is held back: %s", root.index, why)
     # Programs with other functions share a journal all the time; that is not worth an event.
     if not isinstance(root.function, PastFunction) and root.record.held_back != why:
-        root.tree.publish(TreeHeldBack(root.id, time.time(), why))
+        root.tree.publish(TreeHeldBack(root.id, why))
 
 
 def lift(root: CallNode, names: Iterable[str]) -> None:
@@ -72,11 +72,20 @@ def _lacks_version(root: CallNode, engine: Engine, loader: Loader) -> str:
 
 def _lacks_guard(root: CallNode, engine: Engine, loader: Loader) -> str:
     # A worker may run a call apart from its tree, whose guards bind it all the same.
-    if not (names := loader.guarding.missing(root_of(root).record)):
+    return why_unguarded(root_of(root), loader.guarding)
+
+
+def why_unguarded(root: CallNode, guarding: Guarding, without: Collection[str] = ()) -> str:
+    """Return which hooks this process lacks that guard a tree, but for those it is *without*."""
+    names = [name for name in guarding.missing(root.record) if name not in without]
+    if not names:
         return ""
     files = " ".join(f"--hooks {one}" for one in dict.fromkeys(map(file_of_hook, names)))
     listed, it = ", ".join(names), "it" if len(names) == 1 else "them"
-    return f"guarded by {listed}, which this process does not have: give {it} in hooks=, or {files}"
+    return (
+        f"guarded by {listed}, which this process does not have: give {it} in hooks=, or {files};"
+        f" to go on without {it} is a person's decision, by resume and --without"
+    )
 
 
 _CHECKS: Final[tuple[_Check, ...]] = (_lacks_function, _lacks_model, _lacks_version, _lacks_guard)

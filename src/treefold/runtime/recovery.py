@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, Protocol
 
-from treefold.core.errors import ClosedError, StoreError, UsageError
+from treefold.core.errors import ClosedError, HeldBackError, StoreError, UsageError
 from treefold.core.events import Event
 from treefold.core.function import Function
 from treefold.core.question import Answer, Question
@@ -72,6 +72,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
             self._trials.begin()
         self._was_killed = was_killed  # the last driver of the journal
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
+        self.held_back: set[int] = set()  # trees that this process cannot run
         self.deleting: set[int] = set()  # trees that must not be forked any more
         self.forking: list[int] = []  # trees that must not be deleted now
         self._asleep: set[int] = set()  # those that waited for a time at the start
@@ -258,7 +259,9 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         self._due.discard(tree)
         if why := self.why_held_back(root):
             hold_back(root, why)
+            self.held_back.add(tree)
             return root
+        self.held_back.discard(tree)
         self.recovered[tree] = None
         self.loader.bind(root)
         request = self.loader.request_of(root.record)
@@ -276,15 +279,16 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         """Resume a tree that was held back, after a person has lifted the guards of these names.
 
         Raises:
-            UsageError: it still lacks something, or is not held back.
+            HeldBackError: this process still lacks something.
+            UsageError: this process runs it.
             InvalidValueError: it has no guard of one of these names.
         """
-        if not root.record.held_back:
-            raise UsageError(f"run {root.index} is not held back: nothing is to be lifted")
+        if root.id not in self.held_back and root.id not in self.parked:
+            raise UsageError(f"run {root.index} is running, bound by its guards: stop it first")
         lift(root, without)
         if why := self.why_held_back(root):
             hold_back(root, why)
-            raise UsageError(f"run {root.index} is held back: {why}")
+            raise HeldBackError(root.index, why)
         self.resume_tree(root.id)
 
     def resume_call(self, node: CallNode, *, was_killed: bool) -> None:

@@ -314,6 +314,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         found = [self._readable(id) for id in self._recovery.recovered]
         return [node for node in found if node is not None]
 
+    def held_back(self) -> list[Node]:
+        """Return the top-level calls that this process cannot run; their views say why.
+
+        They stay open for a process that has what this one lacks, such as a hook that guards them.
+        """
+        self._open_loop()
+        ids = () if self._recovery is None else sorted(self._recovery.held_back)
+        return [node for node in map(self._readable, ids) if node is not None]
+
     def _readable(self, id: int) -> CallNode | None:
         """Return a top-level call; None if it has just been deleted or cannot be read."""
         try:
@@ -684,6 +693,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     def limits(self) -> Limits:
         """How many requests to models may be under way at once."""
         return self._services.limits
+
+    @property
+    def rules(self) -> Rules:
+        """Its allowed tools and decision hooks, for what models outside of it ask for."""
+        return self._services.guarding.rules
 
     # Deleting trees
 
