@@ -12,7 +12,7 @@ class Report(BaseModel):
     title: str
 
 
-async def ask(ctx: RunContext) -> None:
+async def ask(ctx: RunContext) -> tuple[str, int | None]:
     assert_type(await ctx.ask("Why?"), str)
     assert_type(await ctx.ask("Deploy?", ["yes", "no"], default="no", expires=60), str)
     assert_type(await ctx.ask("Deploy?", choices=["yes", "no"]), str)
@@ -23,10 +23,10 @@ async def ask(ctx: RunContext) -> None:
     # There is no type of types such as these yet that both checkers know (PEP 747).
     level: Literal["low", "high"] = await ctx.ask(Literal["low", "high"], "Which level?")
     count: int | None = await ctx.ask(int | None, "How many?", default=None, expires=60)
-    assert level is not count
     await ctx.sleep(3)
     await ctx.sleep(timedelta(days=1))
     await ctx.sleep_until(datetime(2026, 5, 31, tzinfo=UTC))
+    return level, count
 
 
 async def tell(notification: Notification) -> None:
