@@ -35,11 +35,13 @@ PUBLIC = {
     "Rate",
     "NoParentSessionError", "Node", "NodeState", "NodeView", "Notification", "Question",
     "QuestionKind",
-    "TreefoldError", "RunContext", "Runtime", "SessionBag", "SessionScope", "StepLimitError",
-    "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature", "agent", "show",
+    "TreefoldError", "RunContext", "RunInfo", "Runtime", "SessionBag", "SessionScope",
+    "StepLimitError", "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature",
+    "agent", "show",
     # decisions about calls
     "HOOK_POST_TOOL_USE", "HOOK_PRE_TOOL_USE", "HOOK_STOP", "HOOK_SUBAGENT_STOP",
-    "HOOK_USER_PROMPT_SUBMIT", "HookDecision", "PostToolUseEvent", "PreToolUseEvent", "StopEvent",
+    "HOOK_USER_PROMPT_SUBMIT", "HookDecision", "HookMatcher", "PostToolUseEvent", "PreToolUseEvent",
+    "StopEvent",
     "UserPromptSubmitEvent",
     # models
     "ModelProviderException", "ModelRefusedError", "ModelText", "Provider", "ThinkingPart",

@@ -80,6 +80,7 @@ class CallOptions:
     traceparent: str | None = None  # the span that was open where the call was made
     budgets_above: tuple[BudgetAbove, ...] = ()  # of a call that another worker runs
     guards: tuple[Guards, ...] = ()  # of a top-level call: its runtime's, then its client's
+    deps: str = ""  # where its dependencies came from, such as "app:connect"; empty without any
 
 
 @fact
@@ -106,6 +107,7 @@ class CallRequested(Event):
     queue: str = ""  # if any worker that serves this queue may run it, apart from its caller
     version: str = ""  # of its function; empty if there is no journal
     at: float | None = field(default=None, compare=False)  # None: an earlier version recorded it
+    description: str = ""  # the first line of its function's; empty if there is no journal
 
 
 @fact
