@@ -30,6 +30,8 @@ from treefold.core.events import (
     GuardsLifted as GuardsLifted,
     ProcessDied as ProcessDied,
     QuestionAsked as QuestionAsked,
+    QuestionEscalated as QuestionEscalated,
+    QuestionNotified as QuestionNotified,
     QuestionSettled as QuestionSettled,
     TreeForked as TreeForked,
     TreeHeldBack as TreeHeldBack,

@@ -22,6 +22,8 @@ from treefold.core.events import (
     Event,
     GuardsAdded,
     QuestionAsked,
+    QuestionEscalated,
+    QuestionNotified,
     QuestionSettled,
     TreeForked,
     ValueSent,
@@ -229,7 +231,7 @@ def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Even
                 return replace(moved, parent=new_ids[parent], queue="")
             number = forked.tree_number
             return replace(moved, index=number, sequence=number, key=forked.key)
-        case QuestionAsked():
+        case QuestionAsked() | QuestionEscalated() | QuestionNotified():
             id = _question_id(event.question.id, node)
             return replace(event, node=node, question=replace(event.question, id=id, node_id=node))
         case QuestionSettled():
@@ -337,6 +339,8 @@ def still_asked(events: Sequence[Event]) -> list[QuestionAsked]:
     for event in events:
         if isinstance(event, QuestionAsked):
             waiting[event.question.id] = event
+        elif isinstance(event, QuestionEscalated) and event.question.id in waiting:
+            waiting[event.question.id] = QuestionAsked(event.node, event.at, event.question)
         elif isinstance(event, QuestionSettled):
             waiting.pop(event.id, None)
         elif isinstance(event, CallEnded):

@@ -213,7 +213,8 @@ class Forks:
             # What was given for one call serves this process.
             give_deps(loaded, self._engine.services, deps.source)
         for one in asked:
-            self._recovery.take_over(one.question, loaded.loop_handle)
+            if one.question.asks_people:
+                self._recovery.take_over(one.question, loaded.loop_handle)
         if edit is not None and edit.model is not None:
             node = self._engine.loaded(changed)
             assert node is not None  # it has just been loaded

@@ -214,9 +214,11 @@ BEGIN
         -- One that is asked again is listed last.
         DELETE FROM questions
         WHERE id IN (SELECT new.id FROM json_to_recordset(asked) AS new (id text));
-        INSERT INTO questions (id, node, tree, place)
-        SELECT id, node, tree, coalesce(bases[array_position(trees, tree)], 0) + place
-        FROM json_to_recordset(asked) AS new (id text, node bigint, tree bigint, place bigint);
+        INSERT INTO questions (id, node, tree, place, asks, due)
+        SELECT id, node, tree, coalesce(bases[array_position(trees, tree)], 0) + place, asks, due
+        FROM json_to_recordset(asked) AS new (
+            id text, node bigint, tree bigint, place bigint, asks boolean, due double precision
+        );
     END IF;
 END
 $$;

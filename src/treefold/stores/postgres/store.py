@@ -6,6 +6,7 @@ entries.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -238,6 +239,11 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
 
     def questions(self, *, answered: bool = False) -> list[Question]:
         return self._reader.questions(answered=answered)
+
+    def timers(
+        self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None
+    ) -> list[tuple[float, int]]:
+        return self._reader.timers(after, until, limit)
 
     def pending(self, tree: int) -> list[Question]:
         return self._reader.pending(tree)
