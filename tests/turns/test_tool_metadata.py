@@ -40,7 +40,7 @@ def test_metadata_before_the_first_run() -> None:
     assert (fetch.metadata.start_time, fetch.metadata.end_time) == (None, None)
 
 
-def test_the_description_is_the_docstring_and_a_model_reads_about_parameters_in_the_schema() -> None:
+def test_the_description_is_the_docstring_and_the_schema_has_its_parameters() -> None:
 
     @tool
     async def fetch(url: str) -> str:

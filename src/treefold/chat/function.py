@@ -130,7 +130,7 @@ class _TurnRun:
             turn.note_opened()
         history.catch_up()
         model, system, tools = self._model, turn.options.system_prompt, self._tools
-        settings = conversation.with_caching(self._settings, model, tools)
+        settings = await conversation.with_caching(self._settings, model, tools)
         with provider_faults(self._ctx, model):
             session = history.open(model, system, tools, settings, self._opened_with)
         conversation.take_over(session, model, system, tools, settings)

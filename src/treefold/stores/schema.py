@@ -108,7 +108,14 @@ _JOURNAL: Final = (
     "CREATE UNIQUE INDEX inbox_by_question ON inbox (question) WHERE question IS NOT NULL",
 )
 
-STEPS: Final = (_SESSIONS, _JOURNAL)
+_PAST_RUNS: Final = (
+    # Of agents only: other calls should not pay for it.
+    """
+    CREATE INDEX nodes_past ON nodes (function, ended) WHERE idles = 1 AND state = 'success'
+    """,
+)
+
+STEPS: Final = (_SESSIONS, _JOURNAL, _PAST_RUNS)
 VERSION: Final = len(STEPS)
 
 

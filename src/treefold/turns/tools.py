@@ -58,8 +58,8 @@ class ToolMetadata:
     """Name and docstring of a tool, and when it last ran.
 
     ``description`` is the whole docstring; ``tool.description``, which a model reads, leaves out
-    what its schema says about the parameters. Both times belong to the run that started last; each turn and each node has the times of its
-    own run.
+    what its schema says about the parameters. Both times belong to the run that started last; each
+    turn and each node has the times of its own run.
 
     Example:
         >>> ToolMetadata("fetch", "Fetch a page.").dict()["start_time"] is None
