@@ -131,7 +131,8 @@ class AgentPolicy:
         if self._exceeded is not None:
             raise self._exceeded
         calls = Calls(self._ctx, self._conversation, self._task.functions, self)
-        outcome = await calls.follow(at_once=self._task.parallel_tools)
+        pending = tuple(self._conversation.pending)
+        outcome = await calls.follow(pending, at_once=self._task.parallel_tools)
         self._results = calls.results
         return outcome
 

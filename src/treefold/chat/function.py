@@ -122,12 +122,16 @@ class _TurnRun:
                 turn.saver.keep(self._history.waiting)
 
     async def _open(self, prior: PriorConversation) -> None:
-        turn, history, conversation = self._turn, self._history, self._conversation
+        turn = self._turn
         # Save what an earlier flush left: if that fails, it should fail before the next request.
         await turn.save()
         if prior.exchanges:
             turn.recover(prior.exchanges, is_followed=prior.response is None)
             turn.note_opened()
+        await self._open_session()
+
+    async def _open_session(self) -> None:
+        turn, history, conversation = self._turn, self._history, self._conversation
         history.catch_up()
         model, system, tools = self._model, turn.options.system_prompt, self._tools
         settings = await conversation.with_caching(self._settings, model, tools)
@@ -164,10 +168,17 @@ class _TurnRun:
 
     async def follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
         """Make the calls of *response*, or leave them to the program."""
-        if self._turn.options.auto_execute_tools:
-            return await self._calls.make()
-        await self._calls.leave()
-        return text_of(response), ()
+        answer, inputs = text_of(response), ()
+        is_broken = any(call.fault is not None for call in self._conversation.pending)
+        if not self._turn.options.auto_execute_tools:
+            await self._calls.leave()
+        else:
+            _, inputs = await self._calls.make()
+        if is_broken:
+            # The session has the call that could not be parsed, which is not sent.
+            await self._open_session()
+            inputs = self._history.begin("") if inputs else ()
+        return answer, inputs
 
     async def before_end(self, answer: Any) -> Inputs:
         """Return what hooks tell the model next, unless it waits for results of the program."""
