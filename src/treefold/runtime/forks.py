@@ -9,13 +9,22 @@ from typing import Any, cast
 
 from treefold.core.edit import UNCHANGED, Edit
 from treefold.core.errors import (
+    HeldBackError,
     InvalidValueError,
     ModelProviderException,
     StoreError,
     UnknownNodeError,
     UsageError,
 )
-from treefold.core.events import AgentEdited, CallEnded, CallRequested, Event, TreeForked
+from treefold.core.events import (
+    AgentEdited,
+    CallEnded,
+    CallRequested,
+    Event,
+    GuardsAdded,
+    GuardsLifted,
+    TreeForked,
+)
 from treefold.core.forking import (
     Cut,
     checked_response,
@@ -29,9 +38,11 @@ from treefold.core.forking import (
     still_open,
 )
 from treefold.core.function import Node
+from treefold.core.guards import Guards
 from treefold.core.shared_store import is_shared
 from treefold.core.value_codec import has_unserializable
 from treefold.core.work_engine import Ticket
+from treefold.runtime.calls.budgets import spent_in
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of
 from treefold.runtime.durable.drive_journal import DriveJournal
@@ -39,7 +50,9 @@ from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork
 from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.engine import Engine
-from treefold.runtime.recovery import Recovery, model_of
+from treefold.runtime.guarding import check_lifted, guards_in
+from treefold.runtime.readiness import model_of, why_unguarded
+from treefold.runtime.recovery import Recovery
 
 
 class Forks:
@@ -66,24 +79,33 @@ class Forks:
         return node.id
 
     def fork(
-        self, node: CallNode, at: int | None, edit: Edit | None, key: str | None = None
+        self,
+        node: CallNode,
+        at: int | None,
+        edit: Edit | None,
+        key: str | None = None,
+        without: Sequence[str] = (),
     ) -> CallNode:
         """Fork the tree of *node* after its response *at*; return the new top-level node.
 
+        The fork is bound by the guards of its source, but for those that it is *without*.
+
         Raises:
-            InvalidValueError: there is no such response, or *edit* does not fit the node.
+            InvalidValueError: there is no such response or guard, or *edit* does not fit the node.
             StoreBusyError: this is the loop's thread, and the tree could not be written in time.
         """
         response = checked_response(node.function, at, edit)
         if edit is not None and edit.model is not None:
             self._engine.services.models.find(edit.model)
         cut = partial(cut_at, node=node.id, response=response)
-        return self._fork_tree(root_of(node), cut, edit, key)
+        return self._fork_tree(root_of(node), cut, edit, key, without)
 
-    def resume_failed(self, root: CallNode, key: str | None) -> CallNode:
+    def resume_failed(
+        self, root: CallNode, key: str | None, without: Sequence[str] = ()
+    ) -> CallNode:
         """Fork a tree that failed or was cancelled, so that the fork resumes it."""
         cut = partial(cut_at_failure, is_passing=_provider_failed)
-        return self._fork_tree(root, cut, None, key)
+        return self._fork_tree(root, cut, None, key, without)
 
     def _fork_tree(
         self,
@@ -91,6 +113,7 @@ class Forks:
         cut: Callable[[Sequence[Event]], Cut],
         edit: Edit | None,
         key: str | None,
+        without: Sequence[str],
     ) -> CallNode:
         """Fork the tree of *root* at a *cut* through its events.
 
@@ -101,6 +124,7 @@ class Forks:
         Raises:
             StoreBusyError: this is the loop's thread, and *root* could not be written in time.
         """
+        self._check_guards(root, without)
         loop_handle, forking = root.loop_handle, self._recovery.forking
         # Either this sees that the tree is being deleted, or the deletion sees this.
         forking.append(root.id)
@@ -111,13 +135,24 @@ class Forks:
             self._recovery.flush(loop_handle)
             events = read_events(self._store, root.id)
             ticket = self._store.ticket(root.id) if is_shared(self._store) else None
-            forked = loop_handle.run_sync(self._fork, root.id, events, ticket, cut, edit, key)
+            fork = partial(self._fork, root.id, events, ticket, cut, edit, key, without)
+            forked = loop_handle.run_sync(fork)
         finally:
             forking.remove(root.id)
         if not loop_handle.is_current():
             with suppress(StoreError):
                 self._journal.flush()
         return forked
+
+    def _check_guards(self, root: CallNode, without: Sequence[str]) -> None:
+        """Raise HeldBackError if the fork could not run here, for want of a hook that guards it.
+
+        With a work engine it runs on a worker, which may have the hook.
+        """
+        check_lifted(without, root.record)
+        why = why_unguarded(root, self._recovery.loader.guarding, without)
+        if why and self._engine.placement is None:
+            raise HeldBackError(root.index, why)
 
     def _fork(
         self,
@@ -127,6 +162,7 @@ class Forks:
         cut: Callable[[Sequence[Event]], Cut],
         edit: Edit | None,
         key: str | None,
+        without: Sequence[str],
     ) -> CallNode:
         if key is not None and (known := self._store.find_key(key)) is not None:
             return self._engine.loaded(known) or self._recovery.resume_tree(known)
@@ -160,7 +196,11 @@ class Forks:
         shared = inherit(events, forked)
         asked = still_asked(shared)
         opened = still_open(shared, self._engine.version_of)
-        own = [forked, *opened, *asked, *edits_of(changed, edit, forked.at)]
+        bound = self._recovery.loader.added_guards(new.id, shared)
+        bound += self._budget_left(new.id, events, shared)
+        if without:
+            bound.append(GuardsLifted(new.id, forked.at, tuple(without)))
+        own = [forked, *bound, *opened, *asked, *edits_of(changed, edit, forked.at)]
         assert new.journal is not None  # there is a store
         new.journal.record(new.id, *own)
         loaded = self._engine.load(new.id, self._engine.restored([*shared, *own]))
@@ -178,6 +218,22 @@ class Forks:
             placement.submit(submitted, len(shared) + len(own))
             return submitted
         return self._recovery.resume_tree(new.id, is_fork=True)
+
+    def _budget_left(
+        self, fork: int, events: Sequence[Event], shared: Sequence[Event]
+    ) -> list[Event]:
+        """Return the event that limits a *fork* to what its source has left of a runtime's budget.
+
+        Otherwise each fork in a process without a budget of its own could spend all of it again.
+        """
+        budget = self._recovery.loader.guarding.earlier_budget(guards_in(events))
+        if budget is None:
+            return []
+        spent, kept = spent_in(events), spent_in(shared)
+        left = budget.less(
+            spent.calls - kept.calls, spent.tokens - kept.tokens, spent.usd - kept.usd
+        )
+        return [] if left == budget else [GuardsAdded(fork, Guards(budget=left))]
 
     def _as_recorded(self, edit: Edit) -> Edit:
         """Return *edit* with its values as they would be read from the journal.
