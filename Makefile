@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 LOWEST_VENV ?= .venv-lowest
+GROUP ?= dev
 BIN := $(VENV)/bin
 
 # Another model for the demo, such as   make demo DEMO_MODEL=ollama:qwen3
@@ -80,7 +81,7 @@ test-lowest:
 	@mkdir -p build
 	@$(PYTHON) tests/lowest_versions.py > build/lowest.txt
 	@echo "==> the lowest versions, in $(LOWEST_VENV)"
-	@PIP_CONSTRAINT=$(CURDIR)/build/lowest.txt $(MAKE) --no-print-directory VENV=$(LOWEST_VENV) \
+	@PIP_CONSTRAINT=$(CURDIR)/build/lowest.txt $(MAKE) --no-print-directory VENV=$(LOWEST_VENV) GROUP=test \
 		PYTEST_ADDOPTS="--deselect tests/models/test_naming.py::test_default_names_are_current_ones" test-fast
 	@echo "==> tests of stores and engines, on their servers"
 	@$(LOWEST_VENV)/bin/python -m pytest --numprocesses 2 --dist loadfile tests/stores/postgres tests/engines
@@ -168,7 +169,7 @@ $(CLUSTER_READY): $(VENV)/base.done
 
 $(VENV)/dev.done: $(VENV)/base.done
 	@echo "==> installing what the checks and tests need"
-	@$(BIN)/python -m pip install --quiet --group dev --editable '.[openai,anthropic,gemini,local,context,mcp,web,otel,terminal,postgres,procrastinate,temporal]' || \
+	@$(BIN)/python -m pip install --quiet --group $(GROUP) --editable '.[openai,anthropic,gemini,local,context,mcp,web,otel,terminal,postgres,procrastinate,temporal]' || \
 		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
 	@touch $@
 

@@ -16,7 +16,7 @@ def constraints(project: dict[str, Any]) -> Iterator[str]:
     lists = [
         about["dependencies"],
         *about["optional-dependencies"].values(),
-        *project["dependency-groups"].values(),
+        project["dependency-groups"]["test"],
     ]
     for requirement in (one for requirements in lists for one in requirements):
         if bound := re.match(r"([\w.-]+)(?:\[[\w,-]+\])?>=([\w.]+)", requirement):
