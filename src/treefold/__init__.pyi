@@ -24,6 +24,7 @@ from treefold.chat import (
     Client as Client,
     HookDecision as HookDecision,
     HookHandler as HookHandler,
+    HookMatcher as HookMatcher,
     PostToolUseEvent as PostToolUseEvent,
     PreToolUseEvent as PreToolUseEvent,
     ResultMessage as ResultMessage,

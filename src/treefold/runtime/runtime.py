@@ -30,6 +30,7 @@ from treefold.core.store import Store
 from treefold.core.views import NodeView
 from treefold.core.work_engine import Stop, WorkEngine
 from treefold.runtime.calls.budgets import Account
+from treefold.runtime.calls.live_call import LiveCall
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.context import Context
@@ -421,7 +422,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         found = self._engine.find(node)
         tree, recovery = found.tree, self._recovery
         source = TreeEvents(tree) if recovery is None else recovery.events(tree.id)
-        return EventStream(source, found.loop_handle, found.id, after=after, timeout=timeout)
+        call = LiveCall(found, self._engine.loaded)
+        return EventStream(
+            source, found.loop_handle, found.id, after=after, timeout=timeout, call=call
+        )
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top-level one through node *id* to what it waits for now."""
@@ -722,7 +726,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def _close(self, *, cancel: bool) -> None:
         # In a forked process nothing is closed: the parent process does that.
-        if self._loop_handle is not None and self._loop_handle.is_forked():
+        if self._is_forked():
             return
         if self._loop_handle is not None and not self._closed:
             self._loop_handle.refuse_blocking(
@@ -774,8 +778,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def __enter__(self) -> Self:
         self._open_loop()
-        # In a call, what runs in this block still belongs to that call.
-        if RunContext.active.get(None) is None:
+        # In a call, what runs in this block still belongs to that call; but not to one of the
+        # process that this one was forked from.
+        active = RunContext.active.get(None)
+        if active is None or (isinstance(active, Context) and active.runtime._is_forked()):
             self._token = RunContext.active.set(self._context)
         return self
 
@@ -833,6 +839,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if self._closed or (self._loop_handle is not None and self._loop_handle.loop.is_closed()):
             raise ClosedError("this runtime has been closed; make a new one to run more calls")
         if self._loop_handle is not None:
+            self._loop_handle.check_process()
             return self._loop_handle
         with self._lock:
             if self._closed:
@@ -842,6 +849,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             loop_handle = self._loop_handle
         self._recover_on(loop_handle)
         return loop_handle
+
+    def _is_forked(self) -> bool:
+        return self._loop_handle is not None and self._loop_handle.is_forked()
 
     def _recover_on(self, loop_handle: LoopHandle) -> None:
         if self._recovery is None:

@@ -80,7 +80,8 @@ class TreeRegistry:
             raise UsageError(
                 f"{root!r} is not a top-level call; delete node {root_of(root).id} instead"
             )
-        if root in self._open:
+        # What ended just now may still be among the open ones.
+        if root in self._open and not root.has_ended:
             raise UsageError(f"{root!r} has not ended; cancel it first")
 
     def delete(self, root: CallNode, closed: Callable[[], object]) -> None:
