@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, Typ
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import HookHandler, Hooks, Rules
+from treefold.core.deps import DepsSource
 from treefold.core.edit import Edit, edit_of
 from treefold.core.errors import (
     ClosedError,
@@ -103,6 +104,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         disallowed_tools: functions that models may not call.
         guards: further decision hooks, or modules that have some, for runs in the store that they
             guard; new runs are not bound by them.
+        deps: what calls have as ``ctx.deps``: an object, or a factory (a function, class or context
+            manager function, perhaps async), which is called with a RunInfo for each tree in each
+            process that runs it; what it returns is closed with the tree.
         on_provider_failure: after the last retry, ``"raise"`` the error, or ``"pause"`` until a
             person resumes the call.
         on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until a person
@@ -141,6 +145,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         allowed_tools: Iterable[str | Function] | None = None,
         disallowed_tools: Iterable[str | Function] = (),
         guards: Iterable[HookHandler | ModuleType] = (),
+        deps: object = None,
         on_provider_failure: Literal["raise", "pause"] = "raise",
         on_tool_error: Literal["report", "pause"] = "report",
         on_new_code: Literal["adopt", "pause", "pin"] = "adopt",
@@ -168,6 +173,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             models=models if isinstance(models, ModelNames) else ModelNames(models),
             limits=limits or DEFAULT_LIMITS,
             guarding=Guarding(Rules.of(allowed_tools, disallowed_tools, hooks), budget, guards),
+            deps=DepsSource.of(deps),
             account=None if budget is None else Account(budget, None),
             pauses_on_provider_failure=on_provider_failure == "pause",
             pauses_on_tool_error=on_tool_error == "pause",
@@ -239,7 +245,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """Return a context outside any call: its ``invoke`` starts top-level calls."""
         return self._context
 
-    def invoke(
+    def invoke(  # noqa: PLR0913 - options, each passed by name
         self,
         function: Function[..., T],
         args: Mapping[str, Any] | None = None,
@@ -250,13 +256,16 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         key: str | None = None,
         queue: str | None = None,
         priority: int = 0,
+        deps: object = None,
     ) -> Node[T]:
         """Start a top-level call of *function* and return its node at once.
 
         A function that is not among those of this runtime is checked now. *timeout* is in seconds
         from the start of the call, in whichever process; *model* and *budget* are for this call. A
         *key* makes the call unique: if it has been made before, in this process or an earlier one
-        with the same store, its node is returned.
+        with the same store, its node is returned. *deps* are the dependencies of this run instead
+        of the runtime's; other processes do not have them, and resume the run only if their Runtime
+        has a ``deps``.
 
         Code outside any call that stops awaiting the node (``asyncio.timeout``, a cancelled task)
         cancels it, unless other such code waits for it as well. With a store it does not: the call
@@ -279,6 +288,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             key=key,
             queue=queue,
             priority=priority,
+            deps=deps,
         )
 
     def call(self, function: Function[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> Node[T]:

@@ -129,7 +129,7 @@ class ToolDecorator:
 
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[RunContext, Q], Awaitable[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], Awaitable[T]], /
     ) -> "CoroutineTool[Q, T]": ...
 
     @overload
@@ -137,7 +137,7 @@ class ToolDecorator:
 
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[RunContext, Q], AsyncIterator[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], AsyncIterator[T]], /
     ) -> "StreamTool[Q, T]": ...
 
     @overload
@@ -147,7 +147,9 @@ class ToolDecorator:
         """Make a tool of *fn* and register it by its name."""
         self._options.check(fn)
         made = Tool[..., Any, Any](fn, self._options, self._parent)
-        replaced = ToolRegistry.register(made.name, made, origin_of(fn))
+        siblings = [] if self._parent is None else self._parent.subtools
+        is_free = all(tool.name != made.name for tool in siblings)
+        replaced = ToolRegistry.register(made.name, made, origin_of(fn), may_hide=is_free)
         if self._parent is not None:
             others = [tool for tool in self._parent.subtools if tool is not replaced]
             self._parent.subtools[:] = [*others, made]
@@ -408,7 +410,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
 
     @overload
     def subtool(
-        self, fn: Callable[Concatenate[RunContext, Q], Awaitable[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], Awaitable[T]], /
     ) -> "CoroutineTool[Q, T]": ...
 
     @overload
@@ -416,7 +418,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
 
     @overload
     def subtool(
-        self, fn: Callable[Concatenate[RunContext, Q], AsyncIterator[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], AsyncIterator[T]], /
     ) -> "StreamTool[Q, T]": ...
 
     @overload
