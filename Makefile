@@ -1,6 +1,8 @@
 # Each target makes the environment it needs. PYTHON=python3.12 make test   uses another Python.
 PYTHON ?= python3
 VENV ?= .venv
+LOWEST_VENV ?= .venv-lowest
+GROUP ?= dev
 BIN := $(VENV)/bin
 
 # Another model for the demo, such as   make demo DEMO_MODEL=ollama:qwen3
@@ -26,13 +28,14 @@ WORKERS = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))'
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster-demo test test-fast test-local tests lint style types bench crash cluster pictures pages docs clean
+.PHONY: help demo cluster-demo test test-fast test-lowest test-local tests lint style types bench crash cluster pictures pages docs clean
 
 help:
 	@echo "make demo      have a small model write a digest of some texts, and watch the tree"
 	@echo "make cluster-demo run forty trees on three workers, kill one, and see that all end right"
 	@echo "make test      run every check and every test"
 	@echo "make test-fast run the tests that need no browser and no process of their own, in a minute"
+	@echo "make test-lowest run them with the lowest version of each package that pyproject.toml allows"
 	@echo "make test-local score the local models, and run an example on one; 1.6 GB are downloaded once"
 	@echo "make lint      run the checks only: style, types, direction of imports"
 	@echo "make bench     measure what calls, turns, imports, sessions, journals, traces and engines cost"
@@ -71,6 +74,17 @@ tests: $(VENV)/dev.done
 test-fast: $(VENV)/system.done
 	@echo "==> tests, but for the slow ones"
 	@$(PYTEST) -m "not slow"
+
+# An environment in which every lower bound is the version that is installed. What an old SDK
+# cannot know, the newest names of models, is left out.
+test-lowest:
+	@mkdir -p build
+	@$(PYTHON) tests/lowest_versions.py > build/lowest.txt
+	@echo "==> the lowest versions, in $(LOWEST_VENV)"
+	@PIP_CONSTRAINT=$(CURDIR)/build/lowest.txt $(MAKE) --no-print-directory VENV=$(LOWEST_VENV) GROUP=test \
+		PYTEST_ADDOPTS="--deselect tests/models/test_naming.py::test_default_names_are_current_ones" test-fast
+	@echo "==> tests of stores and engines, on their servers"
+	@$(LOWEST_VENV)/bin/python -m pytest --numprocesses 2 --dist loadfile tests/stores/postgres tests/engines
 
 # Not part of make test: it downloads 1.6 GB, once, and computes for some minutes.
 test-local: $(VENV)/system.done
@@ -123,7 +137,7 @@ docs: $(VENV)/dev.done
 	@echo "==> read it:  $(BIN)/python -m http.server --directory build/site 8000"
 
 clean:
-	rm -rf $(VENV) .demo build dist .pytest_cache .ruff_cache .import_linter_cache .mypy_cache bench/results
+	rm -rf $(VENV) $(LOWEST_VENV) .demo build dist .pytest_cache .ruff_cache .import_linter_cache .mypy_cache bench/results
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -155,7 +169,7 @@ $(CLUSTER_READY): $(VENV)/base.done
 
 $(VENV)/dev.done: $(VENV)/base.done
 	@echo "==> installing what the checks and tests need"
-	@$(BIN)/python -m pip install --quiet --group dev --editable '.[openai,anthropic,gemini,local,context,mcp,web,otel,terminal,postgres,procrastinate,temporal]' || \
+	@$(BIN)/python -m pip install --quiet --group $(GROUP) --editable '.[openai,anthropic,gemini,local,context,mcp,web,otel,terminal,postgres,procrastinate,temporal]' || \
 		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
 	@touch $@
 

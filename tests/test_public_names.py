@@ -40,9 +40,8 @@ PUBLIC = {
     "agent", "show",
     # decisions about calls
     "HOOK_POST_TOOL_USE", "HOOK_PRE_TOOL_USE", "HOOK_STOP", "HOOK_SUBAGENT_STOP",
-    "HOOK_USER_PROMPT_SUBMIT", "HookDecision", "HookMatcher", "PostToolUseEvent", "PreToolUseEvent",
-    "StopEvent",
-    "UserPromptSubmitEvent",
+    "HOOK_USER_PROMPT_SUBMIT", "HookDecision", "HookHandler", "HookMatcher", "PostToolUseEvent",
+    "PreToolUseEvent", "StopEvent", "UserPromptSubmitEvent",
     # models
     "ModelProviderException", "ModelRefusedError", "ModelText", "Provider", "ThinkingPart",
     "TokenUsage", "ToolResult", "ToolUse", "TranscriptPart", "UserText",

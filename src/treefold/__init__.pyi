@@ -23,6 +23,7 @@ from treefold.chat import (
     AssistantMessage as AssistantMessage,
     Client as Client,
     HookDecision as HookDecision,
+    HookHandler as HookHandler,
     HookMatcher as HookMatcher,
     PostToolUseEvent as PostToolUseEvent,
     PreToolUseEvent as PreToolUseEvent,

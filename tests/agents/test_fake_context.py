@@ -50,6 +50,9 @@ class FakeConversation:
         self.finish = lambda: None
         self.resignations: list[Exception] = []
 
+    async def with_caching(self, settings, model, functions) -> Any:
+        return settings
+
     def open(self, model, system, functions, settings) -> None:
         self.session = model.open(system, functions, settings)
 

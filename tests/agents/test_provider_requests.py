@@ -291,6 +291,27 @@ async def test_any_other_agent_is_cached_for_an_hour_if_its_past_runs_made_sever
     assert found[3:] == [[(0, HOUR)], [(2, HOUR)], [(4, HOUR)]]
 
 
+async def test_the_past_runs_of_a_journal_count_after_a_restart(tmp_path: Any):
+    boss = worker(look, human_in_loop)
+    two_calls = [
+        ANTHROPIC.calls(looking("a")),
+        ANTHROPIC.calls(looking("b")),
+        ANTHROPIC.text("done"),
+    ]
+    async with ANTHROPIC.server(*two_calls, *two_calls, *two_calls) as server:
+        for _ in range(2):
+            async with Runtime(
+                [boss], models=ANTHROPIC.model(server), store=tmp_path / "run.db"
+            ) as runtime:
+                assert (await ended(runtime.invoke(boss))).outputs == "done"
+        async with Runtime([boss], models=ANTHROPIC.model(server)) as runtime:
+            await ended(runtime.invoke(boss))
+    found = [marks(request.json) for request in server.requests]
+    assert found[:3] == [[], [], []]
+    assert found[3:6] == [[(0, HOUR)], [(2, HOUR)], [(4, HOUR)]]
+    assert found[6:] == [[], [], []]  # another runtime, without the journal
+
+
 async def test_any_other_agent_is_not_cached_if_its_past_runs_made_one_call_at_most():
     helper = AgentFunction("help", "", user_prompt_template="Help.")
     boss = worker(look, helper)

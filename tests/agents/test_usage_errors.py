@@ -1,5 +1,7 @@
 """What is said to a program that gives the wrong things."""
 
+import sys
+import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -9,18 +11,21 @@ from agent_scripts import run_agent
 from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
+    AgentOptions,
     Budget,
+    Client,
     CodeFunction,
     Ensemble,
     HookDecision,
     Limits,
+    ModelProviderException,
     Provider,
     Runtime,
     ToolUse,
     TreefoldError,
     agent as decorated_agent,
 )
-from treefold.errors import DefinitionError, InvalidValueError
+from treefold.errors import DefinitionError, InvalidValueError, UsageError
 from treefold.testing import ScriptedModel
 
 greet = AgentFunction("greet", "", user_prompt_template="Say hello.")
@@ -115,3 +120,48 @@ async def test_a_decision_hook_that_is_not_async_is_named():
     boss = agent(user_prompt_template="Work.", uses=[code])
     node = await run_agent(boss, models=ScriptedModel(ToolUse("1", "code")), hooks=hooks)
     assert "a decision hook is an async function" in str(node.exception)
+
+
+CLAUDE = "anthropic:claude-opus-5-5"
+NO_KEY = f"{CLAUDE} needs a key: set ANTHROPIC_API_KEY, or give api_key="
+NO_PACKAGE = (
+    f"{CLAUDE} needs a package that is not installed: pip install 'anthropic[aiohttp]>=2' (it is in"
+    " 'treefold[anthropic]')"
+)
+
+
+@pytest.mark.parametrize("face", ["agent", "chat"])
+@pytest.mark.parametrize("said", [NO_KEY, NO_PACKAGE], ids=["key", "package"])
+async def test_what_a_model_lacks_is_said_once_and_with_its_remedy(
+    face: str, said: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    if said == NO_PACKAGE:
+        monkeypatch.setitem(sys.modules, "anthropic", None)
+
+    async def ask() -> None:
+        if face == "agent":
+            await AgentFunction("greet", user_prompt_template="Hi.", default_model=CLAUDE).run()
+        async with Client(AgentOptions("You help.", CLAUDE)) as client:
+            await client.query("Hi.")
+
+    with pytest.raises(ModelProviderException) as caught:
+        await ask()
+    assert caught.value.message == said
+    assert (caught.value.provider, caught.value.model) == ("AnthropicModel", CLAUDE)
+    assert isinstance(caught.value.inner, UsageError)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("Traceback (most recent call last)") == 1
+    assert "contextlib" not in shown
+    assert "UsageError" not in shown
+
+
+async def test_what_a_provider_cannot_do_is_still_shown_with_its_cause():
+    class Broken(ScriptedModel):
+        def open(self, *args: Any, **options: Any) -> Any:
+            raise LookupError("a bug")
+
+    failure = (await run_agent(greet, models=Broken())).exception
+    assert isinstance(failure, ModelProviderException)
+    assert failure.message.endswith("failed: LookupError: a bug")
+    assert isinstance(failure.__cause__, LookupError)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from chat_helpers import (
     OPENAI,
     Assistant,
     Result,
-    Saying,
     User,
     add,
     adding,
@@ -29,8 +29,11 @@ from chat_helpers import (
     written,
 )
 from treefold import (
+    HOOK_STOP,
     AgentOptions,
     Client,
+    HookDecision,
+    SqliteStore,
     TextBlock,
     ToolUseBlock,
     ToolUseDelta,
@@ -148,36 +151,27 @@ async def test_arguments_that_are_no_object_are_an_error_with_what_was_written(r
         assert (error.raw_data, error.type) == (raw, "tool_use_error")
         assert error.error
         assert text_of(await asked(client, "Again.")) == "Sorry."
-    [user, assistant, result, prompt] = told(server.requests[1])
-    assert (user, prompt) == (User("Search."), User("Again."))
-    assert isinstance(assistant, Assistant)
-    assert [one[:2] for one in assistant.calls] == [("a", "search")]
-    assert result == Result("a", Saying("JSON"), failed=True)
+    assert told(server.requests[1]) == [User("Search.\n\nAgain.")]
+    assert written(client.history) == [User("Search."), User("Again."), Assistant("Sorry.")]
 
 
 @pytest.mark.parametrize("protocol", [OPENAI, ANTHROPIC], ids=str)
-async def test_with_automatic_execution_the_model_is_told_at_once_and_can_try_again(
-    protocol: Protocol,
-):
+async def test_a_response_of_broken_calls_only_ends_the_automatic_loop(protocol: Protocol):
     script = [
-        protocol.calls(("a", "add", '{"a": oops')),
-        protocol.calls(adding("b")),
+        protocol.calls(("a", "add", '{"a": oops'), ("b", "add", '{"b": oops')),
+        protocol.calls(adding("c")),
         protocol.text("42."),
     ]
     async with (
         serving(*script, protocol=protocol) as server,
         Client(options(server, protocol, tools=[add], auto_execute_tools=True)) as client,
     ):
-        found = await asked(client, "25 + 17?")
-    blocks = [block for block in found if not hasattr(block, "thinking")]
-    assert isinstance(blocks[0], ToolUseError)
-    assert blocks[0].raw_data == '{"a": oops'
-    assert blocks[1:] == [ToolUseBlock("b", "add", {"a": 25, "b": 17}), TextBlock("42.")]
-    assert told(server.requests[1], protocol) == [
-        User("25 + 17?"),
-        Assistant("", (("a", "add", Saying("oops")),)),
-        Result("a", Saying("oops"), failed=True),
-    ]
+        found = [block for block in await asked(client, "25 + 17?") if block.type != "thinking"]
+        assert [getattr(block, "raw_data", None) for block in found] == ['{"a": oops', '{"b": oops']
+        assert len(server.requests) == 1
+        await client.query("")
+        assert text_of(await heard(client)) == "42."
+    assert told(server.requests[1], protocol) == [User("25 + 17?")]
 
 
 async def test_a_call_without_a_name_is_an_error_that_says_so():
@@ -187,7 +181,7 @@ async def test_a_call_without_a_name_is_an_error_that_says_so():
         assert isinstance(error, ToolUseError)
         assert "name" in error.error
         assert text_of(await asked(client, "Again.")) == "Sorry."
-    assert told(server.requests[1])[2] == Result("a", Saying("name"), failed=True)
+    assert told(server.requests[1]) == [User("Search.\n\nAgain.")]
 
 
 @pytest.mark.parametrize("auto", [False, True], ids=["manual", "automatic"])
@@ -209,8 +203,7 @@ async def test_errors_are_not_in_the_history_but_valid_calls_are(*, auto: bool):
         Result("b", "found x"),
         Assistant("ok"),
     ]
-    results = [one for one in told(server.requests[1]) if isinstance(one, Result)]
-    assert results == [Result("a", Saying("JSON"), failed=True), Result("b", "found x")]
+    assert told(server.requests[1]) == written(client.history)[:3]
 
 
 async def test_what_one_response_left_open_is_forgotten_in_the_next():
@@ -259,9 +252,37 @@ async def test_the_next_request_after_an_error_from_claude_is_valid():
         found = await asked(client, "25 + 17?")
         assert isinstance(found[-1], ToolUseError)
         assert text_of(await asked(client, "Again.")) == "Sorry."
-    [_, _, result, prompt] = told(server.requests[1], ANTHROPIC)
-    assert result == Result("a", Saying("oops"), failed=True)
-    assert prompt == User("Again.")
+    assert told(server.requests[1], ANTHROPIC) == [User("25 + 17?\n\nAgain.")]
+
+
+async def test_a_session_is_saved_without_calls_that_could_not_be_parsed(tmp_path: Path):
+    script = [OPENAI.calls(("a", "add", "{oops"), adding("b")), OPENAI.text("42.")]
+    async with serving(*script, OPENAI.text("Yes.")) as server:
+        given = options(server, tools=[add], auto_execute_tools=True)
+        store = SqliteStore(tmp_path / "chats.db")
+        async with Client(given, store=store, session="sums") as client:
+            found = await asked(client, "25 + 17?")
+            assert [block.type for block in found] == ["tool_use_error", "tool_use", "text"]
+        async with Client(given, store=store, session="sums") as client:
+            assert text_of(await asked(client, "Really?")) == "Yes."
+        store.close()
+    said = [User("25 + 17?"), Assistant("", (call("b", "add", a=25, b=17),)), Result("b", 42)]
+    assert told(server.requests[1]) == said
+    assert told(server.requests[2]) == [*said, Assistant("42."), User("Really?")]
+
+
+async def test_a_stop_hook_continues_a_turn_that_a_broken_call_has_ended():
+    async def insist(event: Any) -> HookDecision | None:
+        return HookDecision(modified_prompt="Try again.") if not event.continuations else None
+
+    script = [OPENAI.calls(("a", "add", "{oops")), OPENAI.text("42.")]
+    hooks = {HOOK_STOP: [insist]}
+    async with (
+        serving(*script) as server,
+        Client(options(server, tools=[add], auto_execute_tools=True, hooks=hooks)) as client,
+    ):
+        assert text_of(await asked(client, "25 + 17?")) == "42."
+    assert told(server.requests[1]) == [User("25 + 17?\n\nTry again.")]
 
 
 # --- streams with junk in them

@@ -12,6 +12,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from treefold import (
+    AgentFunction,
+    CallGraphError,
     CodeFunction,
     ContextPool,
     ContextQueue,
@@ -491,6 +493,37 @@ async def test_a_sync_wrapper_around_a_coroutine_function_is_awaited():
         assert await runtime.invoke(CodeFunction(callable=wrapper)) == "inner"
 
 
+@pytest.mark.parametrize("argtype", [int, float])
+@pytest.mark.parametrize("options", [{}, {"optional": True}, {"enum": [1, 2]}])
+async def test_a_bool_is_no_number_in_a_listed_argument(argtype: Any, options: dict[str, Any]):
+    async def act(ctx: RunContext, n: Any = None) -> Any:
+        return n
+
+    listed = FunctionArg("n", argtype, **options)
+    function = CodeFunction(callable=act, args=[listed])
+    async with Runtime() as runtime:
+        assert await runtime.invoke(function, {"n": 1}) == 1
+        with pytest.raises(ValueError, match="argument 'n': .* a number, not true or false .got T"):
+            await runtime.invoke(function, {"n": True})
+    agent = AgentFunction("count", "Count.", args=[listed], user_prompt_template="To {n}.")
+    with pytest.raises(ValueError, match="argument 'n': .* a number, not true or false .got T"):
+        agent.parameters.validate({"n": True})
+
+
+def test_a_callable_that_takes_a_number_does_not_match_an_argument_that_is_a_bool():
+    def act(ctx: RunContext, n: int) -> None: ...
+
+    with pytest.raises(CallGraphError, match="takes 'n' as <class 'int'>, its args say"):
+        Runtime([CodeFunction(callable=act, args=[FunctionArg("n", bool)])])
+
+
+def test_the_values_of_an_argument_may_be_a_set():
+    first = FunctionArg("mode", str, enum={"r", "w", "a", "x"})
+    assert CodeFunction(callable=lambda ctx, mode: mode, args=[first]).input_schema["properties"][
+        "mode"
+    ]["enum"] == ["a", "r", "w", "x"]
+
+
 def test_what_cannot_be_made_into_a_function_is_refused_with_a_remedy():
     def generate(ctx: RunContext) -> Any:
         yield 1
@@ -499,6 +532,10 @@ def test_what_cannot_be_made_into_a_function_is_refused_with_a_remedy():
         CodeFunction(callable=generate)
     with pytest.raises(DefinitionError, match="'mode' has an empty enum"):
         FunctionArg("mode", str, enum=[])
+    with pytest.raises(DefinitionError, match="'n' is of type int, and its enum has 'x'; list"):
+        FunctionArg("n", int, enum={"x"})
+    with pytest.raises(DefinitionError, match="'n' is of type int, and its enum has True; list"):
+        FunctionArg("n", int, enum=[1, True])
 
     async def with_field(n: int = Field(default=3)) -> None: ...
 

@@ -207,7 +207,8 @@ def test_what_is_no_model_is_refused_before_and_by_llama_cpp(
 
 def test_without_xllamacpp_it_says_what_to_install(smollm2: Path):
     done = run("import sys; sys.modules['xllamacpp'] = None\n" + SERVING, str(smollm2))
-    assert "UsageError: a package is missing: pip install 'xllamacpp>=2026.10'" in done.stderr
+    said = "UsageError: a local model needs a package that is not installed: pip install 'xllamacpp"
+    assert said in done.stderr
 
 
 def importing(folder: Path, smollm2: Path) -> str:

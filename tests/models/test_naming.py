@@ -64,8 +64,15 @@ def test_a_model_stands_for_itself():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("claude", "no provider is called 'claude'"),
-        ("", "no provider is called ''"),
+        ("claude", "no provider is called 'claude'; did you mean 'anthropic'. write 'anthropic:M"),
+        ("claude-opus-5-5", "'claude-opus-5-5'; did you mean 'anthropic:claude-opus-5-5'. write"),
+        ("GPT-6.1-sol", "'GPT-6.1-sol'; did you mean 'openai:GPT-6.1-sol'. write"),
+        ("gemini-2.5-pro", "'gemini-2.5-pro'; did you mean 'gemini:gemini-2.5-pro'. write"),
+        ("opnai:gpt-5", "no provider is called 'opnai'; did you mean 'openai:gpt-5'. write"),
+        ("olama:qwen3:4b", "no provider is called 'olama'; did you mean 'ollama:qwen3:4b'. write"),
+        ("antropic", "no provider is called 'antropic'; did you mean 'anthropic'. write"),
+        ("qwen3", "no provider is called 'qwen3'; write 'anthropic:MODEL'"),
+        ("", "no provider is called ''; write 'anthropic:MODEL'"),
         ("anthropic:claude@ollama", "have no address"),
         ("openai:x@nowhere", "base_url 'nowhere' is not an address"),
     ],
@@ -263,8 +270,8 @@ def test_what_is_not_on_the_list_is_unknown_and_not_guessed():
 
 def test_a_missing_package_is_named_with_its_remedy():
     remedy = r"pip install 'openai\[aiohttp\]>=3' \(it is in 'treefold\[openai\]'\)"
-    with pytest.raises(UsageError, match=remedy):
-        required_package("no_such_package_of_openai", "openai[aiohttp]>=3", "openai")
+    with pytest.raises(UsageError, match=f"openai:x needs a package .* installed: {remedy}"):
+        required_package("no_such_package_of_openai", "openai[aiohttp]>=3", "openai", "openai:x")
 
 
 def test_usages_add_up():

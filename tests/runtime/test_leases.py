@@ -303,3 +303,18 @@ async def test_limits_do_not_keep_trees_that_were_deleted():
         await settle()
         gc.collect()
         assert kept() is None
+
+
+async def test_a_lease_is_given_up_at_once_in_a_function_that_is_not_async():
+    model = held_model()
+    model.gate.set()
+
+    def rest(ctx: RunContext) -> list[bool]:
+        ctx.invoke(think).result()
+        had = ctx.has_lease
+        ctx.give_up_lease()
+        return [had, ctx.has_lease]
+
+    resting = CodeFunction(callable=rest, uses=[think])
+    node = await run(resting, models=model, limits=Limits(1))
+    assert node.outputs == [True, False]

@@ -561,7 +561,7 @@ def test_one_changed_byte_in_a_text_or_an_entry_is_reported(path: Path):
         assert len(store.entries(1)) == 3
         with pytest.raises(StoreError, match="the text with the hash 01 has a wrong checksum; it"):
             store.text("01")
-    path.write_bytes(content.replace(b"success", b"running", 1))
+    path.write_bytes(content.replace(b"{}success", b"{}running", 1))
     with (
         SqliteStore(path) as store,
         pytest.raises(StoreError, match="entry 3 has a wrong"),

@@ -222,6 +222,29 @@ async def test_a_global_agent_hook_fires_for_tagged_agents() -> None:
     assert seen == [tagged]
 
 
+async def test_a_branch_has_the_classes_of_what_it_was_branched_from() -> None:
+    class Notes(ContextQueue):
+        pass
+
+    class Facts(ContextPool):
+        pass
+
+    class Errand(Turn[str]):
+        pass
+
+    class Messenger(Agent):
+        pass
+
+    agent = Messenger("trunk", "Says things", [echo_tool()], Facts(), Notes(5))
+    await agent.put(Errand("echo", kwargs={"word": "a"}))
+
+    branch = agent.branch("twig")
+
+    parts = (branch, branch.context_pool, branch.context_queue, *branch.turns)
+    assert [type(part) for part in parts] == [Messenger, Facts, Notes, Errand]
+    assert await values(branch) == ["a"]
+
+
 async def test_a_branch_goes_its_own_way() -> None:
     made = echo_tool()
     agent = Agent("trunk", "Says things", [made], ContextPool(), ContextQueue(5))

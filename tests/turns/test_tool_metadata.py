@@ -40,6 +40,35 @@ def test_metadata_before_the_first_run() -> None:
     assert (fetch.metadata.start_time, fetch.metadata.end_time) == (None, None)
 
 
+def test_the_description_is_the_docstring_and_the_schema_has_its_parameters() -> None:
+
+    @tool
+    async def fetch(url: str) -> str:
+        """Fetch a page.
+
+        Args:
+            url: where it is
+        """
+        return url
+
+    @fetch.subtool
+    async def cached(url: str) -> str:
+        """Fetch it once.
+
+        Args:
+            url: where it is
+        """
+        return url
+
+    assert fetch.metadata.description == "Fetch a page.\n\nArgs:\n    url: where it is"
+    assert fetch.doc_tree()["description"] == fetch.metadata.description
+    assert fetch.doc_tree()["subtools"][0]["description"] == cached.metadata.description
+    assert cached.metadata.description == "Fetch it once.\n\nArgs:\n    url: where it is"
+    function = fetch.to_openai_format()["function"]
+    assert function["description"] == "Fetch a page."
+    assert function["parameters"]["properties"]["url"]["description"] == "where it is"
+
+
 async def test_a_run_sets_both_times() -> None:
     entered: list[datetime | None] = []
 

@@ -22,6 +22,20 @@ def test_a_new_turn_has_the_documented_attributes() -> None:
     assert (turn.start_time, turn.end_time, turn.stop_reason, turn.output) == (None,) * 4
 
 
+def test_arguments_that_stand_where_others_are_expected_are_told_their_name() -> None:
+
+    @tool
+    async def work(x: int) -> int:
+        return x
+
+    with pytest.raises(ValueError, match="in seconds or None, not .*; .* given as kwargs={'x': 5}"):
+        Turn("work", cast("Any", {"x": 5}))
+    with pytest.raises(ValueError, match="in seconds or None, not .*; .* given as args=.5."):
+        Turn(work, cast("Any", [5]))
+    with pytest.raises(ValueError, match="a list of values, not {'x': 5}; values by name are kw"):
+        Turn(work, args=cast("Any", {"x": 5}))
+
+
 def test_a_turn_keeps_what_it_was_given() -> None:
 
     @tool

@@ -23,6 +23,7 @@ from treefold import (
     Function,
     Node,
     NodeView,
+    Provider,
     RunContext,
     RunInfo,
     Runtime,
@@ -32,6 +33,7 @@ from treefold import (
     show,
     tool,
 )
+from treefold.models import Model
 
 
 class Report(BaseModel):
@@ -236,6 +238,8 @@ named_function = AgentFunction(
 )
 AgentFunction("misnamed", max_turns="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 chat_options = AgentOptions(instructions="You are brief.", model="local")
+assert_type(chat_options.model, str | Provider | Model | None)
+AgentOptions("You are brief.", 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 queue = Agent(
     "queue",
     "Runs turns.",

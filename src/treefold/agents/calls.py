@@ -92,15 +92,15 @@ class Calls:
         self._policy = policy
         self.results: Inputs = ()  # of the calls that were made last
 
-    async def follow(self, *, at_once: bool) -> tuple[Any, Inputs]:
-        """Make the calls of the last response; return the agent's result, or the inputs to send.
+    async def follow(self, calls: Sequence[ToolUse], *, at_once: bool) -> tuple[Any, Inputs]:
+        """Make *calls* of the last response; return the agent's result, or the inputs to send.
 
         They run one after the other, or in parallel if *at_once*.
 
         Raises:
             AgentException: the agent gave up.
         """
-        made = await self._make(tuple(self._conversation.pending), at_once=at_once)
+        made = await self._make(calls, at_once=at_once)
         self.results = [one.result for one in made if one.result is not None]
         for one in made:
             failure = None if one.node is None else one.node.exception

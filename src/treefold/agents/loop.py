@@ -4,8 +4,7 @@ It knows a conversation and a context, but neither providers nor observers. A po
 decisions that differ between an agent and a turn of a chat; a listener is notified of what happens.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from treefold.agents.calls import check_resigned
@@ -18,6 +17,7 @@ from treefold.core.errors import (
     NoModelError,
     StoreError,
     TreefoldError,
+    UsageError,
 )
 from treefold.core.events import Failure
 from treefold.core.exchange import Finish
@@ -148,8 +148,8 @@ class Loop:
                 await conversation.pause(why, QuestionKey.Request)
             except (CallError, StoreError):
                 raise
-            except Exception as error:
-                raise provider_fault(self._ctx, self._model, error) from error
+            except Exception as error:  # noqa: BLE001 - raised as a fault of the provider
+                raise provider_fault(self._ctx, self._model, error) from _cause(error)
 
 
 async def found_model(
@@ -168,7 +168,7 @@ async def found_model(
 
         raise await no_model_error(whom, option=option) from None
     except TreefoldError as error:
-        raise provider_fault(ctx, str(model_ref or "the default model"), error) from error
+        raise provider_fault(ctx, str(model_ref or "the default model"), error) from _cause(error)
 
 
 def provider_fault(ctx: RunContext, model: Model | str, error: Exception) -> Exception:
@@ -178,15 +178,33 @@ def provider_fault(ctx: RunContext, model: Model | str, error: Exception) -> Exc
     if not isinstance(error, ModelProviderException):
         kind, name = ("Runtime", model) if isinstance(model, str) else (type(model), model.name)
         provider = kind if isinstance(kind, str) else kind.__name__
-        error = provider_exception(provider, name, str(Failure.of(error)), inner=error)
+        fault = provider_exception(provider, name, str(Failure.of(error)), inner=error)
+        if isinstance(error, UsageError):
+            # No request was made: what the program has to change is all there is to say.
+            fault.args = (str(error),)
+        error = fault
     error.locate(ctx.frames())
     return error
 
 
-@contextmanager
-def provider_faults(ctx: RunContext, model: Model) -> Generator[None, None, None]:
+def _cause(error: Exception) -> Exception | None:
+    """Return *error* as the cause of its ModelProviderException; None if that says it all."""
+    return None if isinstance(error, UsageError) else error
+
+
+# A class, because the traceback would show a line of contextlib.
+class provider_faults:  # noqa: N801 - it is used as a function
     """Raise each exception of the block as a ModelProviderException, if it is no other of ours."""
-    try:
-        yield
-    except Exception as error:
-        raise provider_fault(ctx, model, error) from error
+
+    def __init__(self, ctx: RunContext, model: Model) -> None:
+        self._ctx = ctx
+        self._model = model
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
+        if isinstance(error, Exception):
+            fault = provider_fault(self._ctx, self._model, error)
+            if fault is not error:
+                raise fault from _cause(error)

@@ -53,8 +53,9 @@ async def carry_out(ctx: RunContext, conversation: AgentConversation, task: Task
         CallError: there is no answer for another reason.
     """
     policy = AgentPolicy(ctx, conversation, task)
+    settings = await conversation.with_caching(task.settings, task.model, task.functions)
     with provider_faults(ctx, task.model):
-        conversation.open(task.model, task.system, task.functions, task.settings)
+        conversation.open(task.model, task.system, task.functions, settings)
     prior = conversation.prior
     inputs: Inputs = () if prior.response else await policy.first_inputs(prior)
     return await Loop(ctx, conversation, task.model, policy).run(inputs, task.max_steps)
@@ -127,7 +128,8 @@ class AgentPolicy:
         if self._exceeded is not None:
             raise self._exceeded
         calls = Calls(self._ctx, self._conversation, self._task.functions, self)
-        outcome = await calls.follow(at_once=self._task.parallel_tools)
+        pending = tuple(self._conversation.pending)
+        outcome = await calls.follow(pending, at_once=self._task.parallel_tools)
         self._results = calls.results
         return outcome
 

@@ -36,7 +36,7 @@ Configuration:
 Helpers for programs that talk to an OpenAI-compatible server themselves:
     create_client, format_messages, format_tools, ToolCallAggregator.
 
-All but ``HookEvent``, ``HookHandler`` and the helpers can be imported from ``treefold`` as well.
+All but ``HookEvent`` and the helpers can be imported from ``treefold`` as well.
 Names are loaded on first use; type checkers read ``__init__.pyi``.
 
 Inside, each prompt is a call: ``function`` drives the model loop of ``agents``, as its policy;

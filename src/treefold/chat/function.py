@@ -99,6 +99,7 @@ class _TurnRun:
         self._model = conversation.adopt(model)
         self._opened_with = copy(options) if self._model is model else self._model
         self._settings = options.settings(model)
+        self._system_text = ""  # set when the session is opened
         self._calls = TurnCalls(ctx, conversation, tools, turn)
         self._reader = TurnReader(turn, conversation, self._model)
 
@@ -123,16 +124,20 @@ class _TurnRun:
                 turn.saver.keep(self._history.waiting)
 
     async def _open(self, prior: PriorConversation) -> None:
-        turn, history, conversation = self._turn, self._history, self._conversation
+        turn = self._turn
         # Save what an earlier flush left: if that fails, it should fail before the next request.
         await turn.save()
         if prior.exchanges:
             turn.recover(prior.exchanges, is_followed=prior.response is None)
             turn.note_opened()
+        self._system_text = await self._system(prior)
+        await self._open_session()
+
+    async def _open_session(self) -> None:
+        turn, history, conversation = self._turn, self._history, self._conversation
         history.catch_up()
-        model, tools = self._model, self._tools
-        system = await self._system(prior)
-        settings = conversation.with_caching(self._settings, model, tools)
+        model, tools, system = self._model, self._tools, self._system_text
+        settings = await conversation.with_caching(self._settings, model, tools)
         with provider_faults(self._ctx, model):
             session = history.open(model, system, tools, settings, self._opened_with)
         conversation.take_over(session, model, system, tools, settings)
@@ -174,10 +179,17 @@ class _TurnRun:
 
     async def follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
         """Make the calls of *response*, or leave them to the program."""
-        if self._turn.options.auto_execute_tools:
-            return await self._calls.make()
-        await self._calls.leave()
-        return text_of(response), ()
+        answer, inputs = text_of(response), ()
+        is_broken = any(call.fault is not None for call in self._conversation.pending)
+        if not self._turn.options.auto_execute_tools:
+            await self._calls.leave()
+        else:
+            _, inputs = await self._calls.make()
+        if is_broken:
+            # The session has the call that could not be parsed, which is not sent.
+            await self._open_session()
+            inputs = self._history.begin("") if inputs else ()
+        return answer, inputs
 
     async def before_end(self, answer: Any) -> Inputs:
         """Return what hooks tell the model next, unless it waits for results of the program."""

@@ -66,7 +66,7 @@ class ChatHistory:
 
     @property
     def asked(self) -> tuple[ToolUse, ...]:
-        """The calls of the last response, whether they have results or not."""
+        """The calls of the last response that could be parsed, with or without results."""
         return self._segments[-1].asked if self._segments else ()
 
     @property
@@ -109,11 +109,9 @@ class ChatHistory:
         """
         if any(type(message) is not dict for message in self.messages):
             self.messages[:] = [one for message in self.messages for one in plain(message)]
-        known = self._segments
-        if known and known[-1].is_paused:
-            # The turn that would have continued this response has ended.
-            known = known[:-1]
-        if self.messages == self._last_seen and known is self._segments:
+        # If a response was paused, the turn that would have continued it has ended.
+        known = [one for one in self._segments if not one.is_paused and not one.is_broken]
+        if self.messages == self._last_seen and len(known) == len(self._segments):
             return
         self._adopt(repair(deepcopy(self.messages), known))
         self._session = None
@@ -301,7 +299,8 @@ class ChatHistory:
         *,
         show: bool = True,
     ) -> None:
-        segment = Segment(tuple(messages), (exchange,), asked)
+        parsed = tuple(call for call in asked if call.fault is None)
+        segment = Segment(tuple(messages), (exchange,), parsed, len(parsed) < len(asked))
         if self._segments and self._segments[-1].is_paused:
             # This exchange continues the response.
             segment = self._segments.pop().joined(segment)

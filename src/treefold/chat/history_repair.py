@@ -31,7 +31,8 @@ class Segment:
 
     messages: tuple[Message, ...]
     exchanges: tuple[Exchange, ...]
-    asked: tuple[ToolUse, ...]  # the calls that the response ends with
+    asked: tuple[ToolUse, ...]  # the calls that the response ends with, if they could be parsed
+    is_broken: bool = False  # the response has a call that could not be parsed, and is not sent
 
     @property
     def is_paused(self) -> bool:
@@ -41,7 +42,10 @@ class Segment:
     def joined(self, other: "Segment") -> "Segment":
         """Return this segment and *other*, which follows it, as one."""
         return Segment(
-            self.messages + other.messages, self.exchanges + other.exchanges, other.asked
+            self.messages + other.messages,
+            self.exchanges + other.exchanges,
+            other.asked,
+            self.is_broken or other.is_broken,
         )
 
 

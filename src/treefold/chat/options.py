@@ -11,6 +11,7 @@ from treefold.core.errors import DefinitionError, InvalidValueError
 from treefold.core.function import Function, ModelFinder, checked_functions
 from treefold.core.model import Caching, Model, ModelSettings
 from treefold.core.other_names import either
+from treefold.core.provider import Provider
 from treefold.models.openai.model import OpenAIModel
 from treefold.models.retry import Retry, Timers
 from treefold.models.wire_model import WireModel
@@ -66,7 +67,7 @@ class AgentOptions:
     """
 
     system_prompt: str | SystemFunction = _NOT_GIVEN
-    model: Any = None
+    model: str | Provider | Model | None = None
     base_url: str | None = None
     tools: Sequence[Function] = field(default_factory=list[Function])
     auto_execute_tools: bool = False
@@ -180,7 +181,7 @@ class AgentOptions:
         """
         timers, retry = Timers(self.timeout, self.timeout), self.retry or _RETRY
         key = None if self.api_key == _NO_KEY else self.api_key
-        if self.base_url is not None:
+        if self.base_url is not None and isinstance(self.model, str):
             return OpenAIModel(
                 self.model, base_url=self.base_url, api_key=key, timers=timers, retry=retry
             )

@@ -37,7 +37,7 @@ class TurnCalls:
 
     async def make(self) -> tuple[Any, Inputs]:
         """Make the calls of the last response, and return the inputs to send next."""
-        return await self._calls().follow(at_once=False)
+        return await self._calls().follow(self._parsed(), at_once=False)
 
     async def leave(self) -> None:
         """Leave the calls of the last response to the program: pass them to the reader.
@@ -46,19 +46,23 @@ class TurnCalls:
             BlockedError: a call is forbidden, and ``on_blocked`` is "raise".
         """
         ctx, calls = self._ctx, self._calls()
-        for call in tuple(self._conversation.pending):
-            made = MadeCall(call, None)
-            if call.fault is not None:
-                await self.settle(made, None)
-                continue
+        for call in self._parsed():
             gate, args = await calls.decide(call)
             try:
                 edited = ctx.node.inputs if gate is None else await gate(ctx)
             except DeniedError as error:
                 self._denied.add(call.id)
-                await self.settle(made, error)
+                await self.settle(MadeCall(call, None), error)
                 continue
             self._show(call, args if edited is ctx.node.inputs else edited)
+
+    def _parsed(self) -> list[ToolUse]:
+        """Return the calls of the last response; pass what could not be parsed to the reader."""
+        calls = list(self._conversation.pending)
+        for call in calls:
+            if (fault := fault_of(call)) is not None:
+                self._turn.block_stream.put(ToolUseError(fault, call.written))
+        return [call for call in calls if call.fault is None]
 
     def _calls(self) -> Calls:
         return Calls(self._ctx, self._conversation, self._functions, self)
@@ -138,18 +142,12 @@ class TurnCalls:
 
     def _fail(self, made: MadeCall, failure: BaseException | None) -> None:
         """Set the result of a call that failed, or could not be made."""
-        call = made.call
-        raw = str(dict(made.args)) if call.fault is None else call.written
         if failure is not None:
             text = _failure_text(failure)
         else:
-            if call.fault is None:
-                self._show(call, call.args)
-            text = fault_of(call) or f"Tool '{call.name}' not found in registry"
-        self._turn.block_stream.put(ToolUseError(text, raw))
-        if call.fault is not None and raw is not None:
-            # The model has to see what it wrote to correct it.
-            text = cut(f"{text}; the arguments were: {raw}")
+            self._show(made.call, made.call.args)
+            text = f"Tool '{made.call.name}' not found in registry"
+        self._turn.block_stream.put(ToolUseError(text, str(dict(made.args))))
         _set_failure(made, text)
 
     def messages(self) -> list[Message]:

@@ -216,7 +216,7 @@ def _fits(given: Any, wanted: Any) -> bool:
     takes = {kind for kind in (wanted, *get_args(wanted)) if kind in plain}
     if not kinds or not takes or Any in {wanted, given}:
         return True
-    return kinds <= takes or (float in takes and int in kinds) or (int in takes and bool in kinds)
+    return kinds <= takes or (float in takes and int in kinds)
 
 
 async def send_all(ctx: RunContext, stream: AsyncGenerator[Any, None]) -> list[Any]:

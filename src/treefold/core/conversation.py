@@ -175,13 +175,10 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         """Continue *session*, which outlives this call; its past does not belong to the call."""
         ...
 
-    def with_caching(
+    async def with_caching(
         self, settings: ModelSettings, model: Model, functions: Sequence[Function]
     ) -> ModelSettings:
-        """Return *settings* with a caching policy: an earlier process's, or one from past runs.
-
-        ``open`` does this itself.
-        """
+        """Return *settings* with a caching policy: an earlier process's, or one from past runs."""
         ...
 
     def forbid_calls(self) -> None:

@@ -1,7 +1,7 @@
 """``Parameter`` of a function, and ``FunctionArg``, an argument listed by hand."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, Literal
 
 from treefold.core.errors import DefinitionError
@@ -20,6 +20,7 @@ class Parameter:
     annotation: Any = Any
     default: Any = MISSING
     description: str = ""
+    takes_bool: bool = True  # for a number, Python and pydantic would take True as 1
 
     @property
     def required(self) -> bool:
@@ -40,7 +41,7 @@ class FunctionArg:
     argtype: type[str] | type[int] | type[float] | type[bool]
     desc: str = ""
     optional: bool = False
-    enum: Sequence[str | int | float | bool] | None = None
+    enum: Collection[str | int | float | bool] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():
@@ -52,10 +53,24 @@ class FunctionArg:
             )
         if self.enum is not None and not self.enum:
             raise DefinitionError(f"argument {self.name!r} has an empty enum; list its values")
+        if others := [value for value in self.enum or () if not self._is_of_type(value)]:
+            raise DefinitionError(
+                f"argument {self.name!r} is of type {self.argtype.__name__}, and its enum has"
+                f" {others[0]!r}; list values of that type"
+            )
+
+    def _is_of_type(self, value: object) -> bool:
+        """Whether *value* is of its type; for Python, a bool would be an int."""
+        if isinstance(value, bool):
+            return self.argtype is bool
+        return isinstance(value, int | float if self.argtype is float else self.argtype)
 
     def as_parameter(self) -> Parameter:
         """Return the parameter that this argument describes."""
-        annotation: Any = self.argtype if self.enum is None else Literal[tuple(self.enum)]
+        # A set has another order in each process, and the schema should be the same.
+        enum = self.enum if isinstance(self.enum, Sequence | None) else sorted(self.enum)
+        annotation: Any = self.argtype if enum is None else Literal[tuple(enum)]
+        takes_bool = self.argtype not in {int, float}
         if self.optional:
-            return Parameter(self.name, annotation | None, None, self.desc)
-        return Parameter(self.name, annotation, description=self.desc)
+            return Parameter(self.name, annotation | None, None, self.desc, takes_bool)
+        return Parameter(self.name, annotation, MISSING, self.desc, takes_bool)

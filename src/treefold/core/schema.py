@@ -10,12 +10,24 @@ from functools import cached_property
 from typing import Annotated, Any, Final, NotRequired, Required, cast, get_args, get_origin
 
 import docstring_parser
-from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic.warnings import ArbitraryTypeWarning
-from pydantic_core import ErrorDetails, PydanticSerializationError, to_jsonable_python
+from pydantic_core import (
+    ErrorDetails,
+    PydanticCustomError,
+    PydanticSerializationError,
+    to_jsonable_python,
+)
 from typing_extensions import TypedDict
 
 from treefold.core.errors import DefinitionError, InvalidArgumentsError
@@ -40,6 +52,8 @@ class PydanticSchema:
             fields: dict[str, Any] = {}
             for p in items:
                 hint = _described(p, p.description or texts.get(p.name))
+                if not p.takes_bool:
+                    hint = Annotated[hint, BeforeValidator(_refuse_bool)]
                 fields[p.name] = Required[hint] if p.required else NotRequired[hint]
             kind = cast("Any", TypedDict)(self._owner, fields)
             kind.__pydantic_config__ = ConfigDict(
@@ -129,6 +143,12 @@ def _described(parameter: Parameter, description: str | None) -> Any:
             if isinstance(note, str):
                 description = note
     return Annotated[annotation, Field(description=description)]
+
+
+def _refuse_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("no_number", "Input should be a number, not true or false")
+    return value
 
 
 def _jsonable_or_none(value: Any) -> Any:

@@ -291,6 +291,13 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         """Return the highest node id and tree number ever used, deleted ones included."""
         ...
 
+    def past_runs(self, function: str, limit: int) -> list[list[float]]:
+        """Return when the calls of earlier calls of *function* began: a list for each of these.
+
+        They are the last *limit* calls of it that idled and ended in Success, oldest first.
+        """
+        ...
+
     def last(self) -> int:
         """Return the position of the newest entry, 0 if there is none."""
         ...

@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 
-def did_you_mean(name: object, known: Iterable[str], *, then: str = "") -> str:
+def did_you_mean(name: object, known: Iterable[str], *, then: str = "", ending: str = "") -> str:
     """Return ``did you mean 'x'?`` and *then* if a known name is similar to *name*, else nothing.
+
+    The name that is shown ends with a colon and *ending*, if there is one.
 
     Example:
         >>> did_you_mean("sotre", ["store", "json"])
@@ -13,4 +15,5 @@ def did_you_mean(name: object, known: Iterable[str], *, then: str = "") -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - only a misspelt name needs it
 
     near = get_close_matches(str(name), list(known), n=1)
-    return f"did you mean {near[0]!r}?{then}" if near else ""
+    meant = f"{near[0]}:{ending}" if near and ending else "".join(near)
+    return f"did you mean {meant!r}?{then}" if meant else ""

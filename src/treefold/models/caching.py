@@ -44,7 +44,7 @@ def caching_policy(functions: Iterable[Function], past: Sequence[PastRun] = ()) 
     functions = list(functions)
     if not functions:
         return Caching.NONE
-    if all(map(_is_leaf, functions)):
+    if not depends_on_past(functions):
         return Caching.MINUTES
     recent = past[-RUNS:]
     calls = sum(len(run.call_times) for run in recent)
@@ -52,6 +52,11 @@ def caching_policy(functions: Iterable[Function], past: Sequence[PastRun] = ()) 
     if calls > len(recent) and gaps and sum(gaps) / len(gaps) < _HOUR:
         return Caching.HOUR
     return Caching.NONE
+
+
+def depends_on_past(functions: Iterable[Function]) -> bool:
+    """Whether the past runs of an agent that has these functions decide about its caching."""
+    return not all(map(_is_leaf, functions))
 
 
 def _is_leaf(function: Function) -> bool:

@@ -5,6 +5,7 @@ from typing import Final
 from treefold.core.errors import InvalidValueError
 from treefold.core.model import Model
 from treefold.core.provider import Provider
+from treefold.core.suggestions import did_you_mean
 from treefold.models.anthropic.model import AnthropicModel
 from treefold.models.gemini.model import GeminiModel
 from treefold.models.local.model import LocalModel
@@ -19,6 +20,15 @@ DEFAULTS: Final = {
 
 # Providers by the names that they have in other libraries.
 _OTHER_NAMES: Final = {"google": Provider.Gemini, "openai-chat": Provider.OpenAI}
+
+
+# Providers by how the names of their models begin.
+_FAMILIES: Final = {
+    "claude": Provider.Anthropic,
+    "gemini": Provider.Gemini,
+    "gpt": Provider.OpenAI,
+    "chatgpt": Provider.OpenAI,
+}
 
 
 def find_model(name: str | Provider | Model) -> Model:
@@ -37,7 +47,7 @@ def find_model(name: str | Provider | Model) -> Model:
         >>> find_model("claude")
         Traceback (most recent call last):
             ...
-        treefold.errors.InvalidValueError: no provider is called 'claude'; write ...
+        treefold.errors.InvalidValueError: no provider is called 'claude'; did you mean ...
     """
     if isinstance(name, Model):
         return name
@@ -48,8 +58,8 @@ def find_model(name: str | Provider | Model) -> Model:
         provider = _OTHER_NAMES.get(kind.lower()) or Provider(kind.lower())
     except ValueError:
         raise InvalidValueError(
-            f"no provider is called {kind!r}; write 'anthropic:MODEL', 'gemini:MODEL',"
-            " 'openai:MODEL', 'openai:MODEL@ADDRESS', 'ollama:MODEL', or 'local'"
+            f"no provider is called {kind!r}; {_suggestion(kind, rest)}write 'anthropic:MODEL',"
+            " 'gemini:MODEL', 'openai:MODEL', 'openai:MODEL@ADDRESS', 'ollama:MODEL', or 'local'"
         ) from None
     if provider is Provider.Local:
         return LocalModel(rest or None)
@@ -64,3 +74,13 @@ def find_model(name: str | Provider | Model) -> Model:
             f" {kind}({model!r}, base_url=...)"
         )
     return AnthropicModel(model) if provider is Provider.Anthropic else GeminiModel(model)
+
+
+def _suggestion(kind: str, rest: str) -> str:
+    """Return a question for a misspelt provider, or for a model without its provider."""
+    name = kind.lower()
+    for beginning, provider in _FAMILIES.items():
+        if name.startswith(beginning) and not rest:
+            meant = str(provider) if name == beginning else f"{provider}:{kind}"
+            return f"did you mean {meant!r}? "
+    return did_you_mean(name, [*Provider, *_OTHER_NAMES, *LOCAL_SERVERS], then=" ", ending=rest)

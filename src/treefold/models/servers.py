@@ -46,7 +46,9 @@ async def find_servers(
         []
     """
     checked_timeout(timeout, "a search for servers")
-    aiohttp: Any = required_package("aiohttp", "openai[aiohttp]>=3", "openai")
+    aiohttp: Any = required_package(
+        "aiohttp", "openai[aiohttp]>=3", "openai", "a search for servers"
+    )
     connection_errors = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
     found: dict[str, FoundServer] = {}
 

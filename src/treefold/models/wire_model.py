@@ -186,7 +186,7 @@ def _is_usable(url: str) -> bool:
     return parts.scheme in {"http", "https"} and bool(host)
 
 
-def required_package(module: str, requirement: str, extra: str) -> ModuleType:
+def required_package(module: str, requirement: str, extra: str, needed_by: str) -> ModuleType:
     """Import and return a provider's package; it is slow to load, so only on first use.
 
     Raises:
@@ -195,14 +195,17 @@ def required_package(module: str, requirement: str, extra: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise UsageError(package_is_missing(requirement, extra)) from error
+        raise UsageError(package_is_missing(requirement, extra, needed_by)) from error
     except ImportError as error:
         raise UsageError(_package_is_broken(module, requirement, error)) from error
 
 
-def package_is_missing(requirement: str, extra: str) -> str:
+def package_is_missing(requirement: str, extra: str, needed_by: str) -> str:
     """Return how to install the package of a provider; *extra* is the extra that has it."""
-    return f"a package is missing: pip install '{requirement}' (it is in 'treefold[{extra}]')"
+    return (
+        f"{needed_by} needs a package that is not installed: pip install '{requirement}'"
+        f" (it is in 'treefold[{extra}]')"
+    )
 
 
 def _package_is_broken(module: str, requirement: str, error: ImportError) -> str:

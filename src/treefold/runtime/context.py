@@ -210,7 +210,7 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
 
     def give_up_lease(self) -> None:
         if self._node is not None:
-            self._node.loop_handle.run_soon(give_up_lease, self._node)
+            self._node.loop_handle.run_sync(give_up_lease, self._node)
 
     @property
     def has_lease(self) -> bool:

@@ -236,6 +236,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         functions = self.invocable_functions
         recovery = open_recovery(store, redact, functions, self._engine, settings)
         self.id = recovery.store.id
+        self._services.past_runs.store = recovery.store
         return recovery
 
     def _join(self, engine: WorkEngine | None, settings: WorkerSettings) -> SharedWork | None:

@@ -1,8 +1,7 @@
 """The objects that all calls of one runtime share."""
 
-from collections import deque
 from dataclasses import field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from treefold.core.decisions import Rules
 from treefold.core.deps import DepsSource
@@ -13,6 +12,7 @@ from treefold.runtime.limits.allowances import Allowances
 from treefold.runtime.limits.answer_sizes import AnswerSizes
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
+from treefold.runtime.past_runs import PastRuns
 from treefold.runtime.trees.question_board import QuestionBoard
 
 
@@ -35,7 +35,7 @@ class Services:
     pauses_on_tool_error: bool = False
     on_new_code: Literal["adopt", "pause", "pin"] = "adopt"
     board: QuestionBoard = field(default_factory=QuestionBoard)
-    past_runs: dict[str, deque[Any]] = field(default_factory=dict[str, deque[Any]])  # by agent
+    past_runs: PastRuns = field(default_factory=PastRuns)
 
     @property
     def allowances(self) -> Allowances:

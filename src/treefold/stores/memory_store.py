@@ -15,6 +15,7 @@ from typing import Final, Self
 from treefold.core.errors import StoreError, UnknownNodeError
 from treefold.core.question import Question
 from treefold.core.sessions import Sessions
+from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry, Message, TreeRow
 from treefold.stores.deprecated import FormerNames
 from treefold.stores.errors import (
@@ -153,6 +154,20 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
     def highest(self) -> tuple[int, int]:
         with self._lock:
             return self._highest
+
+    def past_runs(self, function: str, limit: int) -> list[list[float]]:
+        with self._lock:
+            runs = [
+                (node.status.ended, id)
+                for id, node in self._nodes.items()
+                if node.call.function == function and node.call.idles and node.status.ended
+                if node.status.state is NodeState.Success
+            ]
+            began: dict[int, list[float]] = {id: [] for _, id in sorted(runs)[-limit:]}
+            for node in self._nodes.values():
+                if node.call.parent in began and node.status.started is not None:
+                    began[node.call.parent].append(node.status.started)
+            return [sorted(calls) for calls in began.values()]
 
     def last(self) -> int:
         with self._lock:

@@ -53,6 +53,17 @@ UNANSWERED_QUESTIONS: Final = f"""
     WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id)
     ORDER BY questions.seq
 """
+# A row for each call of an agent's last runs, and one for each run without a call.
+PAST_RUNS: Final = """
+    SELECT runs.id, called.started
+    FROM (
+        SELECT id, ended FROM nodes
+        WHERE function = ? AND idles = 1 AND state = 'success' AND ended IS NOT NULL
+        ORDER BY ended DESC, id DESC LIMIT ?
+    ) AS runs
+    LEFT JOIN nodes AS called ON called.parent = runs.id
+    ORDER BY runs.ended, runs.id, called.started
+"""
 
 # Attributes of a question that most do not have.
 _MORE: Final = ("form", "default", "expires", "to", "notified", "deadline")
@@ -103,6 +114,16 @@ def question_entry(row: Sequence[Any]) -> Entry | None:
     """Return the entry of a row of PENDING_QUESTIONS; None if its checksum is wrong."""
     call = row[_EVENT_COLUMNS:]
     return entry_of_row(row[:_EVENT_COLUMNS], None if call[0] is None else _call_of_row(call))
+
+
+def runs_of_rows(rows: Iterable[Sequence[Any]]) -> list[list[float]]:
+    """Return when the calls of each run began; *rows* are those of PAST_RUNS."""
+    runs: dict[int, list[float]] = {}
+    for run, started in rows:
+        calls = runs.setdefault(run, [])
+        if started is not None:
+            calls.append(started)
+    return list(runs.values())
 
 
 def _call_of_row(row: Sequence[Any]) -> Call:

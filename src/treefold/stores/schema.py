@@ -123,7 +123,14 @@ _TIMERS: Final = (
     "CREATE INDEX timers_due ON timers (due)",
 )
 
-STEPS: Final = (_SESSIONS, _JOURNAL, _TIMERS)
+_PAST_RUNS: Final = (
+    # Of agents only: other calls should not pay for it.
+    """
+    CREATE INDEX nodes_past ON nodes (function, ended) WHERE idles = 1 AND state = 'success'
+    """,
+)
+
+STEPS: Final = (_SESSIONS, _JOURNAL, _TIMERS, _PAST_RUNS)
 VERSION: Final = len(STEPS)
 
 

@@ -33,6 +33,7 @@ from treefold.stores.owner_lock import OwnerLock
 from treefold.stores.rows import (
     EVENTS,
     NODES,
+    PAST_RUNS,
     PENDING_QUESTIONS,
     UNANSWERED_QUESTIONS,
     calls_by_seq,
@@ -43,6 +44,7 @@ from treefold.stores.rows import (
     first_nodes,
     pack_hash,
     question_entry,
+    runs_of_rows,
     unpack_hash,
 )
 from treefold.stores.sessions import SqliteSessions
@@ -341,6 +343,11 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
     def highest(self) -> tuple[int, int]:
         _, node, number = self._row(_NUMBERS)
         return node, number
+
+    def past_runs(self, function: str, limit: int) -> list[list[float]]:
+        with self._reader.snapshot() as rows:
+            found = rows.execute(PAST_RUNS, (encode_text(function), limit)).fetchall()
+        return runs_of_rows(found)
 
     def last(self) -> int:
         return self._row("SELECT coalesce(max(seq), 0) FROM events")[0]

@@ -370,6 +370,26 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             self._append(store, [settles("1-1", 4), ended(9, 4)])
             assert store.timers() == []
 
+    def test_past_runs_are_those_of_an_agent_that_succeeded_last(self) -> None:
+        with self._owned() as store:
+            for run in (10, 20, 30, 40):
+                self._append(store, [called(run), begun(run, run)])
+                for call in (run + 1, run + 2):
+                    self._append(store, [called(call, tree=run, parent=run)])
+                    self._append(store, [begun(call, call, tree=run)])
+            assert store.past_runs("f", 5) == []  # none has ended
+            self._append(store, [replace(ended(40, 3), at=50.0), replace(ended(20, 3), at=60.0)])
+            failed = replace(ended(10, 3, state=NodeState.Error), at=70.0)
+            self._append(store, [failed, replace(ended(30, 3), at=80.0)])
+            self._append(store, [called(90), begun(90, 90.0), replace(ended(90, 3), at=91.0)])
+            code = [called(95, idles=False), begun(95, 95.0), replace(ended(95, 3), at=96.0)]
+            self._append(store, code)
+            with self._opened_again(store) as again:
+                runs = [[41, 42], [21, 22], [31, 32], []]
+                assert again.past_runs("f", 5) == runs
+                assert again.past_runs("f", 2) == runs[2:]
+                assert again.past_runs("g", 5) == []
+
     # Questions and messages
 
     def test_questions_are_pending_until_they_are_settled_or_their_node_ends(self) -> None:
@@ -662,6 +682,11 @@ def changed(node: int, number: int, state: NodeState, *, tree: int = 0) -> Entry
     return Entry(
         tree=tree or node, node=node, number=number, kind="Changed", body="{}", state=state
     )
+
+
+def begun(node: int, at: float, *, tree: int = 0) -> Entry:
+    """Return the entry with which a node begins to run."""
+    return replace(changed(node, 2, NodeState.Running, tree=tree), at=at)
 
 
 def ended(

@@ -292,12 +292,12 @@ class Agent:
         name: str,
         description: str | None = None,
         tools: Sequence[Function] | None = None,
-    ) -> "Agent":
-        """Return a new, independent agent that continues from here.
+    ) -> Self:
+        """Return a new, independent agent of the same class that continues from here.
 
         It has copies of the queued turns, the context, the hooks and the tags.
         """
-        branch = Agent(
+        branch = type(self)(
             name,
             self.description if description is None else description,
             self.tools if tools is None else tools,
@@ -327,7 +327,7 @@ class Agent:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Agent":
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Restore an agent from ``to_dict()``, and register it in place of one of the same name.
 
         Raises:

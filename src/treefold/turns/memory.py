@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Self
 
 from treefold.core.errors import InvalidValueError, UnregisteredError
 from treefold.core.function import Injected, checked_tags
@@ -100,9 +100,9 @@ class ContextQueue(Injected):
         self._items.clear()
         await fire(self, ContextQueueHook.AFTER_CLEAR, self)
 
-    def branch(self, limit: int | None = None) -> "ContextQueue":
-        """Return an independent copy with the same items, hooks and tags."""
-        branch = ContextQueue(self.limit if limit is None else limit, self.tags)
+    def branch(self, limit: int | None = None) -> Self:
+        """Return an independent copy of the same class with the same items, hooks and tags."""
+        branch = type(self)(self.limit if limit is None else limit, self.tags)
         branch.hooks.extend(self.hooks)
         branch._items.extend(self._items)
         return branch
@@ -113,7 +113,7 @@ class ContextQueue(Injected):
         return {"limit": self.limit, "items": items, "tags": sorted(self.tags)}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "ContextQueue":
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Restore from ``to_dict()``."""
         queue = cls(required_key(data, "limit", cls), data.get("tags"))
         queue._items.extend(map(ContextItem.from_dict, required_key(data, "items", cls)))
@@ -210,9 +210,9 @@ class ContextPool(Injected):
         self._items.clear()
         await fire(self, ContextPoolHook.AFTER_CLEAR, self)
 
-    def branch(self) -> "ContextPool":
-        """Return an independent copy with the same items, hooks and tags."""
-        branch = ContextPool(self.limit, self.tags)
+    def branch(self) -> Self:
+        """Return an independent copy of the same class with the same items, hooks and tags."""
+        branch = type(self)(self.limit, self.tags)
         branch.hooks.extend(self.hooks)
         branch._items.update(self._items)
         return branch
@@ -223,7 +223,7 @@ class ContextPool(Injected):
         return {"limit": self.limit, "items": items, "tags": sorted(self.tags)}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "ContextPool":
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Restore from ``to_dict()``."""
         pool = cls(required_key(data, "limit", cls), data.get("tags"))
         for item in map(ContextItem.from_dict, required_key(data, "items", cls)):

@@ -1,6 +1,7 @@
 """Tools: coroutine functions and async generators with a name, a schema, hooks and a lock."""
 
 import asyncio
+import inspect
 import logging
 from collections.abc import (
     AsyncGenerator,
@@ -54,10 +55,11 @@ _lock_owners: ContextVar[frozenset[object]] = ContextVar(
 
 @lazy_dataclass()
 class ToolMetadata:
-    """Name and description of a tool, and when it last ran.
+    """Name and docstring of a tool, and when it last ran.
 
-    Both times belong to the run that started last; each turn and each node has the times of its
-    own run.
+    ``description`` is the whole docstring; ``tool.description``, which a model reads, leaves out
+    what its schema says about the parameters. Both times belong to the run that started last; each
+    turn and each node has the times of its own run.
 
     Example:
         >>> ToolMetadata("fetch", "Fetch a page.").dict()["start_time"] is None
@@ -247,7 +249,9 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
             remote=options.remote,
             ask=options.ask,
         )
-        self.metadata = ToolMetadata(short, self.description)
+        # The docstring as it is; what a model reads of it is the description.
+        docstring = inspect.getdoc(underlying(fn)) or "" if desc is None else desc
+        self.metadata = ToolMetadata(short, docstring)
         self.hooks: list[Hook] = []
         self.lock: asyncio.Lock | None = CrossLoopLock() if options.lock else None
         self.subtools: list[Tool] = []

@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 
 from treefold.core.call_request import CallRequest
 from treefold.core.errors import (
+    InvalidValueError,
     SafeExecutionError,
     SerializationError,
     TurnTimeoutError,
@@ -112,6 +113,7 @@ class Turn(Generic[T]):
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
     ) -> None:
+        _refuse_misplaced(timeout, args)
         self.__dict__.update(
             tool=_resolve_tool(tool),
             timeout=checked_timeout(timeout, "a turn"),
@@ -193,9 +195,9 @@ class Turn(Generic[T]):
 
     # Copying and saving
 
-    def copy(self) -> "Turn[T]":
+    def copy(self) -> Self:
         """Return a new turn with the same tool, arguments and hooks, which has not run."""
-        copy = Turn[T](self.tool, self.timeout, self.args, self.kwargs, self.metadata, self.tags)
+        copy = type(self)(self.tool, self.timeout, self.args, self.kwargs, self.metadata, self.tags)
         copy.hooks.extend(self.hooks)
         return copy
 
@@ -389,6 +391,20 @@ async def _cancel_and_wait(node: CallNode) -> None:
     """Cancel *node* and wait until it has ended, even if this task is cancelled meanwhile."""
     node.cancel_on_loop("its turn was cancelled")
     await wait_until(lambda: node.state.final, node.ended)
+
+
+def _refuse_misplaced(timeout: object, args: object) -> None:
+    """Raise InvalidValueError if arguments of the tool stand where others are expected."""
+    if isinstance(timeout, dict | list | tuple):
+        name = "kwargs" if isinstance(timeout, dict) else "args"
+        raise InvalidValueError(
+            f"the timeout of a turn is in seconds or None, not {timeout!r}; the arguments of its"
+            f" tool are given as {name}={timeout!r}"
+        )
+    if isinstance(args, dict | str):
+        raise InvalidValueError(
+            f"the args of a turn are a list of values, not {args!r}; values by name are kwargs="
+        )
 
 
 def _resolve_tool(tool: str | Function) -> Function:

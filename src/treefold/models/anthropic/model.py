@@ -31,7 +31,7 @@ class AnthropicModel(WireModel):
         return AnthropicDialect(self.model, self.profile, system, functions, settings)
 
     def endpoint(self) -> Endpoint:
-        sdk = required_package("anthropic", "anthropic[aiohttp]>=2", "anthropic")
+        sdk = required_package("anthropic", "anthropic[aiohttp]>=2", "anthropic", self.name)
         from treefold.models.http_endpoint import HttpEndpoint  # noqa: PLC0415 - loads aiohttp
         from treefold.models.sdk_client import SdkClient  # noqa: PLC0415 - loads httpx2
 

@@ -31,7 +31,7 @@ class GeminiModel(WireModel):
         return GeminiDialect(self.model, self.profile, system, functions, settings)
 
     def endpoint(self) -> Endpoint:
-        sdk = required_package("google.genai", "google-genai[aiohttp]>=3,<4", "gemini")
+        sdk = required_package("google.genai", "google-genai[aiohttp]>=3,<4", "gemini", self.name)
         from treefold.models.gemini.sdk import GeminiSdk  # noqa: PLC0415 - loads aiohttp
         from treefold.models.http_endpoint import HttpEndpoint  # noqa: PLC0415 - loads aiohttp
 

@@ -178,7 +178,7 @@ def _start(settings: _Settings) -> LlamaServer:
             f"{settings.path.name} cannot run here: this process was forked from one that ran a "
             "model; start it with multiprocessing's 'spawn'"
         )
-    xllamacpp = required_package("xllamacpp", XLLAMACPP, "local")
+    xllamacpp = required_package("xllamacpp", XLLAMACPP, "local", "a local model")
     key = secrets.token_urlsafe()
     with _lock:
         try:

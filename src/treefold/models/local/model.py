@@ -93,7 +93,7 @@ class LocalModel(OpenAIModel):
         read_metadata(path)  # raises if it is not a GGUF file
         for package, requirement in _PACKAGES.items():
             if find_spec(package) is None:
-                raise UsageError(package_is_missing(requirement, "local"))
+                raise UsageError(package_is_missing(requirement, "local", self.name))
         return LocalEndpoint(self, path.name)
 
     def _candidate(self) -> Path | None:

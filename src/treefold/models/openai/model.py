@@ -108,13 +108,13 @@ class OpenAIModel(WireModel):
 
     def create_client(self) -> Any:
         """Return a client of the SDK for this server; the caller closes it."""
-        sdk = required_package("openai", "openai[aiohttp]>=3", "openai")
+        sdk = required_package("openai", "openai[aiohttp]>=3", "openai", self.name)
         return sdk.AsyncOpenAI(
             base_url=self.base_url, api_key=self.key().reveal(), timeout=self.timers.first_byte
         )
 
     def endpoint(self) -> Endpoint:
-        sdk = required_package("openai", "openai[aiohttp]>=3", "openai")
+        sdk = required_package("openai", "openai[aiohttp]>=3", "openai", self.name)
         from treefold.models.http_endpoint import HttpEndpoint  # noqa: PLC0415 - loads aiohttp
         from treefold.models.sdk_client import SdkClient  # noqa: PLC0415 - loads httpx2
 

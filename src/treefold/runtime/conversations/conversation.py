@@ -1,7 +1,6 @@
 """The conversation of an agent's call with its model, one request at a time."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -40,7 +39,7 @@ from treefold.core.model_events import (
 from treefold.core.record import ConversationRecord
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 from treefold.core.usage import TokenUsage
-from treefold.models.caching import RUNS, PastRun, caching_policy
+from treefold.models.caching import RUNS, PastRun, caching_policy, depends_on_past
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import upwards
 from treefold.runtime.conversations.admission import admitted, price_if_known
@@ -177,7 +176,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._replayed = decisions
         self._prior = replace(self.prior, prompt=prompt)
 
-    def with_caching(
+    async def with_caching(
         self, settings: ModelSettings, model: Model, functions: Sequence[Function]
     ) -> ModelSettings:
         if settings.caching is not None:
@@ -185,8 +184,11 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         record = self._node.record.conversation
         if record.caching is not None and record.model == model.name:
             return replace(settings, caching=Caching(record.caching))
-        past = tuple(self._services.past_runs.get(self._node.record.requested.function, ()))
-        return replace(settings, caching=caching_policy(functions, past))
+        past: Sequence[Sequence[float]] = ()
+        if depends_on_past(functions):
+            name = self._node.record.requested.function
+            past = await self._services.past_runs.of(name, RUNS)
+        return replace(settings, caching=caching_policy(functions, list(map(PastRun, past))))
 
     @property
     def rules(self) -> RuleChain:
@@ -247,7 +249,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         functions: Sequence[Function],
         settings: ModelSettings,
     ) -> None:
-        settings = self.with_caching(settings, model, functions)
         self._open(model, system, functions, settings, self.prior.exchanges)
 
     def forbid_calls(self) -> None:
@@ -406,10 +407,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return usage, price_if_known(usage, opened.model)
 
     def finish(self) -> None:
-        name, runs = self._node.record.requested.function, self._services.past_runs
+        name = self._node.record.requested.function
         starts = [child.started_at for child in self._node.record.children]
-        times = tuple([start.timestamp() for start in starts if start is not None])
-        runs.setdefault(name, deque(maxlen=RUNS)).append(PastRun(times))
+        times = [start.timestamp() for start in starts if start is not None]
+        self._services.past_runs.add(name, times, RUNS)
 
 
 def _translated(

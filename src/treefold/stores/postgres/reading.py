@@ -20,7 +20,7 @@ from treefold.stores.postgres.rows import (
     pack_hash,
     unpack_hash,
 )
-from treefold.stores.rows import load_question
+from treefold.stores.rows import load_question, runs_of_rows
 
 _MAX_INTEGER: Final = 2**63 - 1  # in PostgreSQL
 
@@ -87,6 +87,16 @@ _PENDING: Final = """
 _TIMERS: Final = (
     "SELECT due, tree FROM questions WHERE due > %s AND due <= %s ORDER BY due LIMIT %s"
 )
+_PAST_RUNS: Final = """
+    SELECT runs.id, called.started
+    FROM (
+        SELECT id, ended FROM nodes
+        WHERE function = %s AND idles AND state = 'success' AND ended IS NOT NULL
+        ORDER BY ended DESC, id DESC LIMIT %s
+    ) AS runs
+    LEFT JOIN nodes AS called ON called.parent = runs.id
+    ORDER BY runs.ended, runs.id, called.started
+"""
 # How many transactions have ended in the whole server: it grows at the moment at which what they
 # wrote can be seen. The position in the write-ahead log grows before that moment.
 _LAST: Final = """
@@ -165,6 +175,9 @@ class JournalReader:
     def highest(self) -> tuple[int, int]:
         [(node, number)] = self._pool.fetch(_HIGHEST)
         return node, number
+
+    def past_runs(self, function: str, limit: int) -> list[list[float]]:
+        return runs_of_rows(self._pool.fetch(_PAST_RUNS, (encode_text(function), limit)))
 
     def last(self) -> int:
         return self._pool.fetch(_LAST)[0][0]

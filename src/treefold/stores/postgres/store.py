@@ -234,6 +234,9 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     def highest(self) -> tuple[int, int]:
         return self._reader.highest()
 
+    def past_runs(self, function: str, limit: int) -> list[list[float]]:
+        return self._reader.past_runs(function, limit)
+
     def last(self) -> int:
         return self._reader.last()
 

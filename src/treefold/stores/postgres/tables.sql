@@ -84,6 +84,7 @@ CREATE TABLE nodes (
 CREATE INDEX nodes_open ON nodes (tree) WHERE open;
 CREATE INDEX nodes_top ON nodes (id) WHERE parent = 0;
 CREATE INDEX nodes_forked ON nodes (source) WHERE source > 0;
+CREATE INDEX nodes_past ON nodes (function, ended) WHERE idles AND state = 'success';
 
 -- Long texts, once in each tree: two trees with the same text cannot get in each other's way when
 -- one is deleted. As bytes, because a text of PostgreSQL has no NUL and no lone surrogate.
