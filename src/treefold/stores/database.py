@@ -23,7 +23,7 @@ from treefold.core.errors import (
     UsageError,
 )
 from treefold.core.store import may_block
-from treefold.stores.commit_mark import check_complete, clear_mark, read_mark
+from treefold.stores.commit_mark import check_complete, clear_mark, lock_file, read_mark
 from treefold.stores.schema import STEPS, VERSION, statements
 from treefold.stores.urls import is_url, public_name
 
@@ -345,6 +345,7 @@ def _create(path: str) -> None:
         return
     if os.path.isdir(path):
         raise IsADirectoryError(None, "it is a folder")
+    lock_file(path).check()
     with _creating, suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         clear_mark(path)

@@ -168,8 +168,6 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             former = self._acquire_lock()
             self._owned = True
             self._appender = None
-            if self._broadcasts is not None:
-                self._broadcasts.remove()
             return former is not None and bool(former.process)
 
     def _acquire_lock(self) -> CommitMark | None:
@@ -178,6 +176,8 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             return None
         former = self._lock.acquire()
         try:
+            if self._broadcasts is not None:
+                self._broadcasts.remove()
             last, survives = self._checked_last(), self._synchronous == "FULL"
             self._lock.write_mark(new_mark(self.name, self.id, last, survives_power_cut=survives))
         except BaseException:
