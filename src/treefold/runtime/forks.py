@@ -39,7 +39,8 @@ from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork
 from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.engine import Engine
-from treefold.runtime.recovery import Recovery, model_of
+from treefold.runtime.readiness import model_of
+from treefold.runtime.recovery import Recovery
 
 
 class Forks:

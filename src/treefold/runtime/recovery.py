@@ -10,11 +10,11 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Final, Protocol
 
-from treefold.core.edit import Edit
 from treefold.core.errors import ClosedError, StoreError, UsageError
-from treefold.core.events import AgentEdited, Event
+from treefold.core.events import Event
 from treefold.core.function import Function
 from treefold.core.question import Answer, Question
 from treefold.core.shared_store import WorkerInfo, is_shared
@@ -33,6 +33,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
+from treefold.runtime.readiness import hold_back, why_held_back
 from treefold.runtime.trees.question_board import GRACE
 from treefold.runtime.trees.run_log import name_of, questions_command
 from treefold.stores.opening import open_store
@@ -55,7 +56,7 @@ class Recovery:
     def __init__(self, loader: Loader, engine: Engine, *, was_killed: bool) -> None:
         self.journal = loader.journal
         self.store = loader.store
-        self.why_pinned = loader.why_pinned
+        self.why_held_back = partial(why_held_back, engine=engine, loader=loader)
         self.inbox = Inbox(self.journal)
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: dict[int, None] = {}  # open trees of earlier processes that can be resumed
@@ -129,8 +130,7 @@ class Recovery:
         if options is not None and options.passing:
             root.cancel_on_loop("its process ended, and nobody else can go on with it")
         else:
-            no_function = "tree %d stays as it is: this runtime has no function %r"
-            log.warning(no_function, row.id, row.function)
+            hold_back(root, self.why_held_back(root))
 
     def take_over(self, question: Question, loop_handle: LoopHandle) -> None:
         """Put a question of an earlier process on the board, to be answered in this one."""
@@ -211,12 +211,8 @@ class Recovery:
         self.parked.discard(tree)
         self._due.discard(tree)
         request = self._loader.request_of(root.record)
-        if (model := unknown_model(root, self._engine)) is not None:
-            unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
-            log.warning(unknown, tree, model)
-            return root
-        if why := self.why_pinned(root):
-            log.warning("tree %d stays as it is: %s, and on_new_code is 'pin'", tree, why)
+        if why := self.why_held_back(root):
+            hold_back(root, why)
             return root
         self.recovered[tree] = None
         self._loader.reattach(root, request)
@@ -339,18 +335,6 @@ class Recovery:
                     worker.close()
             finally:
                 self.store.close()
-
-
-def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
-    """Return the model of a call: *model_ref*, unless *edit* replaces it."""
-    return model_ref if edit is None or edit.model is None else edit.model
-
-
-def unknown_model(node: CallNode, engine: Engine) -> Any:
-    """Return the model of a recorded call if its runtime does not have it, otherwise None."""
-    options = node.record.requested.options
-    model = model_of(None if options is None else options.model, node.record.conversation.edit)
-    return None if engine.knows_model(model) else model
 
 
 def open_recovery(

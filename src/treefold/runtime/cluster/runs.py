@@ -27,7 +27,6 @@ from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
 from treefold.runtime.durable.commands import cause_of, read_command
 from treefold.runtime.durable.drive_journal import DriveJournal
-from treefold.runtime.durable.loader import PastFunction
 from treefold.runtime.durable.shared_trees import SharedTrees
 from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.durable.worker_settings import WorkerSettings
@@ -35,7 +34,8 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.questions.pauses import pause_node
-from treefold.runtime.recovery import Recovery, unknown_model
+from treefold.runtime.readiness import hold_back
+from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.run_log import name_of
 
@@ -202,8 +202,9 @@ class Runs:
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
         self._execute_early(root, read.messages, "cancel", partial(_cancel, root))
         is_over = root.has_ended or root.is_ending
-        if not is_over and (missing := self._missing(root)):
-            log.warning("tree %d waits for a worker that has %s", root.id, missing)
+        if not is_over and (why := self._recovery.why_held_back(root)):
+            hold_back(root, why)
+            await journal.saved(root)
             await self._unload(journal, root)
             await in_thread(self._store.release, ownership, parked=False)
             return Taken.Later
@@ -242,15 +243,6 @@ class Runs:
             if command.get("do") == what and command.get("node") == root.id:
                 act(command)
                 self._host.commands.note_executed(message.id, root.id)
-
-    def _missing(self, root: CallNode) -> str:
-        """Return which function, version of one, or model a worker must have to run *root*."""
-        if isinstance(root.function, PastFunction):
-            return root.function.name
-        if (model := unknown_model(root, self._engine)) is not None:
-            return f"the model {model!r}"
-        pinned = self._recovery.why_pinned(root)
-        return f"the version it began with: {pinned}" if pinned else ""
 
     def _run_in_place(self, ownership: Ownership) -> Run | None:
         """Run a remote call whose caller this process runs, as part of that tree.
