@@ -27,11 +27,13 @@ from treefold.core.events import (
     Event as Event,
     GuardsAdded as GuardsAdded,
     GuardsLifted as GuardsLifted,
+    ImportAccepted as ImportAccepted,
     ProcessDied as ProcessDied,
     QuestionAsked as QuestionAsked,
     QuestionSettled as QuestionSettled,
     TreeForked as TreeForked,
     TreeHeldBack as TreeHeldBack,
+    TreeImported as TreeImported,
     TreeResumed as TreeResumed,
     ValueSent as ValueSent,
 )

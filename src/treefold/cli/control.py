@@ -104,7 +104,7 @@ def pause(node: str, reason: str, wait: float, store: str | None) -> int:
 @wait_option
 @store_option
 def resume(node: str, wait: float, store: str | None) -> int:
-    """Resume a paused call and all calls below it, or a run that failed or was cancelled.
+    """Resume a paused call and all calls below it, an imported run, or one that has failed.
 
     example: treefold resume 7
 
@@ -122,7 +122,8 @@ def resume(node: str, wait: float, store: str | None) -> int:
             return f"{name} resumes as node {min(new)}" if new else None
 
         def lifted() -> str | None:
-            held = is_paused(observer.get_view(id)) or not observer.is_driven
+            view = observer.get_view(id)
+            held = view.inert or is_paused(view) or not observer.is_driven
             return None if held else f"{name} resumes"
 
         done = forked if view.state.final else lifted

@@ -36,11 +36,13 @@ from treefold.core.events import (
     Event,
     GuardsAdded,
     GuardsLifted,
+    ImportAccepted,
     ProcessDied,
     QuestionAsked,
     QuestionSettled,
     TreeForked,
     TreeHeldBack,
+    TreeImported,
     TreeResumed,
     ValueSent,
 )
@@ -131,6 +133,8 @@ class CallRecord:
         "forked",
         "guards",
         "held_back",
+        "imported",
+        "inert",
         "inputs",
         "lifted",
         "notices",
@@ -175,6 +179,8 @@ class CallRecord:
         self.phases: list[Phase] | tuple[()] = ()
         self.unclaimed: tuple[int, ...] = ()  # indexes of calls not made again after a resume
         self.held_back = ""  # why the process that opened the journal last does not run its tree
+        self.imported = False  # whether its tree came from a file
+        self.inert = False  # and no person has resumed it since
         # The permissions that bind its tree, and the names of those that a person has lifted.
         options = requested.options
         self.guards: tuple[Guards, ...] = () if options is None else options.guards
@@ -303,6 +309,14 @@ class CallRecord:
     def _hold_back(self, event: TreeHeldBack) -> None:
         self.held_back = event.why
 
+    def _import(self, event: TreeImported) -> None:
+        self.imported = self.inert = True
+        if self.ended is None:
+            self.held_back = why_inert(event.node)
+
+    def _accept_import(self, event: ImportAccepted) -> None:
+        self.inert, self.held_back = False, ""
+
     def _add_guards(self, event: GuardsAdded) -> None:
         self.guards += (event.guards,)
 
@@ -318,6 +332,8 @@ class CallRecord:
 
     def _fork(self, event: TreeForked) -> None:
         self.forked, self.version = event.at, event.version
+        # It is forked by name, as it would be resumed.
+        self.inert, self.held_back = False, ""
         self._reopen(event.at)
 
     def _inherit(self, event: CallInherited) -> None:
@@ -476,6 +492,8 @@ class CallRecord:
         ProcessDied: _take_up,
         TreeResumed: _take_up,
         TreeHeldBack: _hold_back,
+        TreeImported: _import,
+        ImportAccepted: _accept_import,
         GuardsAdded: _add_guards,
         GuardsLifted: _lift_guards,
         ConversationOpened: _open,
@@ -556,3 +574,8 @@ def _discard_views(record: CallRecord | None) -> None:
     # A call is in the view of its caller, so one without a view has no call with a view above it.
     while record is not None and record.view is not None:
         record.view, record = None, record.parent
+
+
+def why_inert(tree: int) -> str:
+    """Return why an imported tree does not run."""
+    return f"it was imported; 'treefold resume {tree}' lets it run"

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from treefold.core.edit import Edit
-from treefold.core.events import AgentEdited, TreeHeldBack
+from treefold.core.events import AgentEdited, ImportAccepted, TreeHeldBack
+from treefold.core.record import why_inert
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.durable.loader import Loader, PastFunction
 from treefold.runtime.engine import Engine
@@ -34,6 +35,11 @@ def hold_back(root: CallNode, why: str) -> None:
         root.tree.publish(TreeHeldBack(root.id, time.time(), why))
 
 
+def accept_import(root: CallNode) -> None:
+    """Record that a person lets the imported tree of *root* run."""
+    root.tree.publish(ImportAccepted(root.id, time.time()))
+
+
 def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
     """Return the model of a call: *model_ref*, unless *edit* replaces it."""
     return model_ref if edit is None or edit.model is None else edit.model
@@ -43,6 +49,10 @@ def _lacks_function(root: CallNode, engine: Engine, loader: Loader) -> str:
     if not isinstance(root.function, PastFunction):
         return ""
     return f"this process has no function {root.function.name!r}"
+
+
+def _lacks_consent(root: CallNode, engine: Engine, loader: Loader) -> str:
+    return why_inert(root.id) if root.record.inert else ""
 
 
 def _lacks_model(root: CallNode, engine: Engine, loader: Loader) -> str:
@@ -58,4 +68,9 @@ def _lacks_version(root: CallNode, engine: Engine, loader: Loader) -> str:
     return f"{pinned}, and on_new_code is 'pin'" if pinned else ""
 
 
-_CHECKS: Final[tuple[_Check, ...]] = (_lacks_function, _lacks_model, _lacks_version)
+_CHECKS: Final[tuple[_Check, ...]] = (
+    _lacks_function,
+    _lacks_consent,
+    _lacks_model,
+    _lacks_version,
+)

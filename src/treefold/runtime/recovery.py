@@ -33,7 +33,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
-from treefold.runtime.readiness import hold_back, why_held_back
+from treefold.runtime.readiness import accept_import, hold_back, why_held_back
 from treefold.runtime.trees.question_board import GRACE
 from treefold.runtime.trees.run_log import name_of, questions_command
 from treefold.stores.opening import open_store
@@ -199,11 +199,17 @@ class Recovery:
             node.loop_handle.loop.call_soon(self._wake, node.tree.id)
 
     def resume_tree(
-        self, tree: int, *, is_fork: bool = False, was_killed: bool | None = None
+        self,
+        tree: int,
+        *,
+        is_accepted: bool = False,
+        is_fork: bool = False,
+        was_killed: bool | None = None,
     ) -> CallNode:
         """Load a tree and start its top-level call again.
 
         Args:
+            is_accepted: a person has resumed it by name; an imported tree runs only then.
             is_fork: it is a fork made just now.
             was_killed: whether the process that ran it died; by default the journal's last driver.
         """
@@ -211,6 +217,8 @@ class Recovery:
         self.parked.discard(tree)
         self._due.discard(tree)
         request = self._loader.request_of(root.record)
+        if is_accepted and root.record.inert:
+            accept_import(root)
         if why := self.why_held_back(root):
             hold_back(root, why)
             return root

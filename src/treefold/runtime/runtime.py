@@ -434,6 +434,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     def resume(self, id: int) -> Node:
         """Resume everything that is paused in the node with this id and below it.
 
+        An imported tree runs from then on.
+
         A top-level call that has failed or was cancelled is resumed in a fork of its tree, whose
         top-level node is returned: calls that were cancelled or ended because a provider failed are
         open again in it, and everything else is as it was. Without a store only an agent whose
@@ -458,6 +460,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             return self._context.start(node.continuation())
         if (other := self._elsewhere(node)) is not None:
             other.resume(id)
+            return node
+        if recovery is not None and node.record.inert and not node.state.final:
+            node.loop_handle.run_sync(lambda: recovery.resume_tree(id, is_accepted=True))
             return node
         below = {one.id for one in subtree(node)}
         paused = [q for q in self._services.board.questions() if q.node_id in below]

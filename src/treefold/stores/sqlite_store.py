@@ -25,6 +25,7 @@ from treefold.stores.commit_mark import CommitMark, new_mark
 from treefold.stores.database import MEMORY, PATIENCE, Database, Synchronous, absolute
 from treefold.stores.deprecated import FormerNames
 from treefold.stores.errors import forked_error, not_owner_error, owned_error, still_open_error
+from treefold.stores.file_owner import refuse_other_owner
 from treefold.stores.file_system import read_mounts, refuse_network
 from treefold.stores.integrity import check_indexes, damage_in_tree, find_lost_tree
 from treefold.stores.node_status import OpenNode, parked_trees
@@ -174,6 +175,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         """Acquire the lock and check the file; return the mark of the last owner."""
         if self._lock is None:
             return None
+        refuse_other_owner(self.name)
         former = self._lock.acquire()
         try:
             if self._broadcasts is not None:

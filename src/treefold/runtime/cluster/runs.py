@@ -34,7 +34,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.questions.pauses import pause_node
-from treefold.runtime.readiness import hold_back
+from treefold.runtime.readiness import accept_import, hold_back
 from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.run_log import name_of
@@ -201,13 +201,10 @@ class Runs:
         self._remote_calls.follow_loaded(root, journal)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
         self._execute_early(root, read.messages, "cancel", partial(_cancel, root))
+        self._accept_import(root, read.messages)
         is_over = root.has_ended or root.is_ending
         if not is_over and (why := self._recovery.why_held_back(root)):
-            hold_back(root, why)
-            await journal.saved(root)
-            await self._unload(journal, root)
-            await in_thread(self._store.release, ownership, parked=False)
-            return Taken.Later
+            return await self._hold_back(root, why, ownership, journal)
         mine = {node.id for node in self._remote_calls.run_with(root)}
         for question in read.questions:
             if question.node_id in mine:
@@ -224,6 +221,23 @@ class Runs:
         self._host.commands.wake()
         self._host.spawn(self._attend(run), f"tree {root.id}")
         return run
+
+    async def _hold_back(
+        self, root: CallNode, why: str, ownership: Ownership, journal: DriveJournal
+    ) -> Taken:
+        """Give up a tree that this process cannot run."""
+        hold_back(root, why)
+        await journal.saved(root)
+        await self._unload(journal, root)
+        # One that only a person lets run is not wanted again until there is a message for it.
+        if not await in_thread(self._store.release, ownership, parked=root.record.inert):
+            await in_thread(self._store.release, ownership, parked=False)
+        return Taken.Later
+
+    def _accept_import(self, root: CallNode, messages: Iterable[Message]) -> None:
+        """Let an imported tree run if a person has resumed it."""
+        if root.record.inert:
+            self._execute_early(root, messages, "resume", lambda _: accept_import(root))
 
     def _execute_early(
         self,

@@ -285,8 +285,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
     def resume(self, id: int) -> None:
         """Ask the driver to resume everything paused in the node with this id and below it.
 
-        A top-level call that has failed or was cancelled is resumed in a fork of its tree: the one
-        in ``trees()`` whose source it is.
+        An imported tree runs from then on. A top-level call that has failed or was cancelled is
+        resumed in a fork of its tree: the one in ``trees()`` whose source it is.
 
         Raises:
             UnknownNodeError: there is no such node.
@@ -297,7 +297,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             _check_open(view, "resumed")
         elif view.state.final and id != tree:
             raise UsageError(f"{_named(view)} has ended; resume node {tree}")
-        elif not view.state.final and not is_paused(view) and not self._is_pause_posted():
+        elif not (view.state.final or view.inert or is_paused(view) or self._is_pause_posted()):
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
         self._post({"do": "resume", "node": id})
 
