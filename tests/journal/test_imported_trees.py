@@ -219,6 +219,7 @@ def test_an_answer_is_kept_and_lets_it_run_no_sooner(
     lives.killed(dies_asking, there)
     tree = import_into(here, export_to(there, tmp_path / "asking.jsonl"))
     with here.runtime(asking_of(here)) as runtime:
+        assert runtime.recover() == []
         runtime.answer(question_of(runtime).id, "yes")
         assert runtime.get_view(tree).inert
     assert here.done("step") == 0

@@ -292,7 +292,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if self._recovery is None:
             return []
         found = [self._readable(id) for id in self._recovery.recovered]
-        return [node for node in found if node is not None]
+        return [node for node in found if node is not None and not node.record.inert]
 
     def _readable(self, id: int) -> CallNode | None:
         """Return a top-level call; None if it has just been deleted or cannot be read."""
