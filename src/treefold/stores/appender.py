@@ -6,19 +6,21 @@ It caches what its owner would otherwise look up for each commit.
 import itertools
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from treefold.core.errors import StoreError, UsageError
 from treefold.core.store import Entry
+from treefold.stores.checksums import of_question, of_start, of_state, of_text
 from treefold.stores.errors import fenced_error, missing_call_error, overtaken_error
 from treefold.stores.node_status import NodeStatus
 from treefold.stores.rows import (
     ADD_EVENT,
     ADD_NODE,
-    checksum,
+    QUESTIONS,
+    asking_nodes,
+    call_row,
     encode_text,
     event_row,
-    node_row,
     pack_hash,
 )
 
@@ -29,8 +31,11 @@ _ADD_TEXT: Final = "INSERT INTO texts (hash, crc, text) VALUES (?, ?, ?) ON CONF
 _ADD_REF: Final = """
     INSERT INTO refs (tree, text) SELECT ?, id FROM texts WHERE hash = ? ON CONFLICT DO NOTHING
 """
+_ADD_QUESTION: Final = "INSERT OR REPLACE INTO questions (node, id, seq, crc) VALUES (?, ?, ?, ?)"
 _CHANGE_NODE: Final = """
-    UPDATE nodes SET state = ?, started = coalesce(started, ?), ended = ? WHERE id = ?
+    UPDATE nodes SET state = ?, ended = ?, state_crc = ?, started = coalesce(started, ?),
+        started_crc = coalesce(started_crc, ?)
+    WHERE id = ?
 """
 
 
@@ -46,7 +51,7 @@ class Appender:
     def __init__(self, name: str, rows: sqlite3.Connection, last: int) -> None:
         self._name = name
         self.last = last
-        self._asking = {node for (node,) in rows.execute("SELECT node FROM questions")}
+        self._asking = asking_nodes(rows.execute(QUESTIONS))
         # The texts that were written lately, as pairs of tree and hash.
         self._texts: dict[tuple[int, str], None] = {}
 
@@ -61,8 +66,9 @@ class Appender:
                 raise
             raise self._conflict(rows, entries) from error
         for node, change in changes.items():
-            values = (change.state.value, change.started, change.ended, node)
-            if node not in new and not rows.execute(_CHANGE_NODE, values).rowcount:
+            if node in new:
+                continue
+            if not rows.execute(_CHANGE_NODE, (*_status(node, change), node)).rowcount:
                 raise missing_call_error(next(entry for entry in entries if entry.node == node))
         texts = self._add_texts(rows, entries)
         asking = self._update_questions(rows, entries)
@@ -81,9 +87,8 @@ class Appender:
         new: set[int] = set()
         for seq, entry in zip(_count(self.last), entries, strict=False):
             if (call := entry.call) is not None:
-                change = changes.get(entry.node) or NodeStatus()
-                status = (change.state.value, change.started, change.ended)
-                rows.execute(ADD_NODE, node_row(seq, entry, call) + status)
+                status = _status(entry.node, changes.get(entry.node) or NodeStatus())
+                rows.execute(ADD_NODE, call_row(seq, entry, call) + status)
                 new.add(entry.node)
         return new
 
@@ -95,7 +100,8 @@ class Appender:
             for hash, text in entry.texts.items():
                 if (key := (entry.tree, hash)) not in self._texts and key not in new:
                     packed = pack_hash(hash)
-                    rows.execute(_ADD_TEXT, (packed, checksum(text), encode_text(text)))
+                    crc = of_text(hash, text.encode("utf-8", "surrogatepass"))
+                    rows.execute(_ADD_TEXT, (packed, crc, encode_text(text)))
                     rows.execute(_ADD_REF, (entry.tree, packed))
                     new[key] = None
         return new
@@ -105,10 +111,8 @@ class Appender:
         for seq, entry in zip(_count(self.last), entries, strict=False):
             node, state = entry.node, entry.state
             if entry.question is not None:
-                rows.execute(
-                    "INSERT OR REPLACE INTO questions (node, id, seq) VALUES (?, ?, ?)",
-                    (node, entry.question.id, seq),
-                )
+                id = entry.question.id
+                rows.execute(_ADD_QUESTION, (node, id, seq, of_question(node, id, seq)))
                 asking = asking | {node}
             if entry.settled is not None:
                 rows.execute("DELETE FROM questions WHERE id = ?", (entry.settled,))
@@ -152,6 +156,12 @@ def _changes(entries: Iterable[Entry]) -> dict[int, NodeStatus]:
                 change = changes[entry.node] = NodeStatus()
             change.update(entry.state, entry.at)
     return changes
+
+
+def _status(node: int, status: NodeStatus) -> tuple[Any, ...]:
+    """Return the state and times of a node, with their checksums."""
+    state, started, ended = status.state.value, status.started, status.ended
+    return state, ended, of_state(node, state, ended), started, of_start(node, started)
 
 
 def _count(last: int) -> "itertools.count[int]":

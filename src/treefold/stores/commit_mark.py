@@ -22,7 +22,6 @@ _PROCESS_WIDTH: Final = 20  # digits, so that the number after it can be overwri
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 # The process id alone, or a mark; after it may be the end of a longer one.
 _CONTENT: Final = re.compile(rb"\d+( *\n|\Z)")
-_FIRST_VERSION: Final = 2  # of the tables that has a journal
 
 _LAST: Final = """
     SELECT id, max(seq, coalesce((SELECT max(seq) FROM events), 0)) FROM journal
@@ -122,7 +121,7 @@ def check_complete(path: str, mark: CommitMark | None, rows: sqlite3.Connection)
     if mark is None or not mark.last or mark.boot not in {"", _boot_id()}:
         return
     (version,) = rows.execute("PRAGMA user_version").fetchone()
-    journal, last = rows.execute(_LAST).fetchone() if version >= _FIRST_VERSION else (None, 0)
+    journal, last = rows.execute(_LAST).fetchone() if version else (None, 0)
     if journal is None:  # either the tables were only in the log, or this is another file
         same = os.path.getsize(path) > 0 and mark.file == _file_id(path)
     else:
