@@ -10,7 +10,9 @@ from zlib import crc32
 
 from treefold.core.store import Call
 
-_NUMBERS: Final = Struct("<qqqqd")
+# Packing numbers is faster than formatting them as text.
+_EVENT: Final = Struct("<qqqqd")
+_CALL: Final = Struct("<qqqqqqqq")
 
 
 class DamagedRowError(Exception):
@@ -30,18 +32,32 @@ def of_event(  # noqa: PLR0913 - one for each column
     settled: str | None,
 ) -> int:
     """Return the checksum of an event; *place* is 0 if the database decides on it."""
-    # Packing the numbers is faster than formatting them as text.
-    numbers = _NUMBERS.pack(place, tree, node, number, -1.0 if at is None else at)
+    numbers = _EVENT.pack(place, tree, node, number, -1.0 if at is None else at)
     text = f"{kind} {state} {settled} {question} {body}"
     return crc32(text.encode("utf-8", "surrogatepass"), crc32(numbers))
 
 
 def of_call(node: int, tree: int, place: int, call: Call) -> int:
     """Return the checksum of what a node says about its call; *place* is where it belongs."""
-    return _of(
-        f"{node} {tree} {place} {call.parent} {call.index} {call.idles} {call.source}"
-        f" {call.inherited} {call.function} {call.key}"
-    )
+    numbers = (call.parent, call.index, int(call.idles), call.source, call.inherited)
+    return of_call_columns(node, tree, place, *numbers, call.function, call.key)
+
+
+def of_call_columns(  # noqa: PLR0913 - one for each column
+    node: int,
+    tree: int,
+    place: int,
+    parent: int,
+    index: int,
+    idles: int,
+    source: int,
+    inherited: int,
+    function: str,
+    key: str,
+) -> int:
+    """Return the checksum of a call, as it is in the database."""
+    numbers = _CALL.pack(node, tree, place, parent, index, idles, source, inherited)
+    return crc32(f"{function} {key}".encode("utf-8", "surrogatepass"), crc32(numbers))
 
 
 def of_state(node: int, state: str, ended: float | None) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from treefold.core.states import NodeState
 from treefold.core.store import Entry
-from treefold.stores.rows import CALL, call_of_row
+from treefold.stores.rows import CALL, check_call
 
 _TIME_LIMIT: Final = 0.25  # seconds; enough for about 50 MB
 _SMALL: Final = 4_000_000  # bytes, which take less than the time limit on any disk
@@ -91,7 +91,7 @@ def find_lost_tree(rows: sqlite3.Connection) -> int | None:
         count += 1
         if tree != found:
             return tree
-        call_of_row(about)
+        check_call(about)
     return None if (count,) == rows.execute(_COUNT_TREES).fetchone() else 0
 
 

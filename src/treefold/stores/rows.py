@@ -1,6 +1,7 @@
 """Converts entries to rows of the tables and back, and checks what each row says."""
 
 import json
+import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -11,6 +12,7 @@ from treefold.core.store import Call, Entry
 from treefold.stores.checksums import (
     DamagedRowError,
     of_call,
+    of_call_columns,
     of_event,
     of_question,
     of_start,
@@ -33,7 +35,7 @@ EVENT: Final = """
     events.crc
 """
 _EVENT_COLUMNS: Final = 11
-_CALL: Final = "nodes.crc, nodes.parent, call_key, place, function, idles, source, inherited"
+_CALL: Final = "nodes.parent, place, idles, source, inherited, function, call_key, nodes.crc"
 CALL: Final = f"nodes.id, nodes.seq, nodes.tree, {_CALL}"
 NODE: Final = f"{CALL}, nodes.state, ended, state_crc, started, started_crc"
 EVENTS: Final = f"SELECT {EVENT} FROM events WHERE tree = ? AND seq > ? ORDER BY seq"
@@ -63,12 +65,14 @@ _NO_TEXTS: Final[dict[str, str]] = {}  # shared by all entries: creating many di
 _STATES: Final[dict[str, NodeState]] = {state.value: state for state in NodeState}
 
 
-class NodeRow(NamedTuple):
-    """A row of ``nodes``; see ``NODE``."""
+class Top(NamedTuple):
+    """The row of the top-level call of a tree; see ``top_of_row``."""
 
     id: int
-    tree: int
-    call: Call
+    number: int
+    key: str
+    function: str
+    source: int
     state: str
     started: float | None
     ended: float | None
@@ -123,32 +127,50 @@ def call_of_row(row: Sequence[Any]) -> Call:
     Raises:
         DamagedRowError: it has a wrong checksum.
     """
-    id, seq, tree, crc, parent, key, index, function, idles, source, inherited = row
-    call = Call(
+    function, key = check_call(row)
+    _, _, _, parent, index, idles, source, inherited, _, _, _ = row
+    return Call(
         parent=parent,
-        key=decode_text(key),
+        key=key,
         index=index,
-        function=decode_text(function),
+        function=function,
         idles=bool(idles),
         source=source,
         inherited=inherited,
     )
-    if of_call(id, tree, seq, call) != crc:
+
+
+def check_call(row: Sequence[Any]) -> tuple[str, str]:
+    """Check the call of a node, and return its function and key; the columns are those of CALL.
+
+    Raises:
+        DamagedRowError: it has a wrong checksum.
+    """
+    id, seq, tree, parent, index, idles, source, inherited, function, key, crc = row
+    function, key = decode_text(function), decode_text(key)
+    try:
+        found = of_call_columns(
+            id, tree, seq, parent, index, idles, source, inherited, function, key
+        )
+    except struct.error:  # a column is no number any more
+        found = None
+    if found != crc:
         raise _wrong(f"node {id}")
-    return call
+    return function, key
 
 
-def node_of_row(row: Sequence[Any]) -> NodeRow:
-    """Return a node; the columns are those of NODE.
+def top_of_row(row: Sequence[Any]) -> Top:
+    """Return a top-level call; the columns are those of NODE.
 
     Raises:
         DamagedRowError: it has a wrong checksum.
     """
     *about, state, ended, state_crc, started, started_crc = row
-    call, id = call_of_row(about), row[0]
+    function, key = check_call(about)
+    id, number, source = row[0], row[4], row[6]
     if of_state(id, state, ended) != state_crc or of_start(id, started) != started_crc:
         raise _wrong(f"the state of node {id}")
-    return NodeRow(id, row[2], call, state, started, ended)
+    return Top(id, number, key, function, source, state, started, ended)
 
 
 def asking_nodes(rows: Iterable[Sequence[Any]]) -> set[int]:
@@ -188,11 +210,8 @@ def entry_of_row(row: Sequence[Any], call: Call | None) -> Entry:
     Raises:
         DamagedRowError: it has a wrong checksum.
     """
-    seq, tree, node, number, kind, body, at, state, question, settled, crc = row
-    if not isinstance(body, str):
-        body = decode_text(body)
-    if of_event(seq, tree, node, number, kind, body, at, state, question, settled) != crc:
-        raise _wrong(f"entry {seq}")
+    body = check_event(row)
+    seq, tree, node, number, kind, _, at, state, question, settled, _ = row
     return Entry(
         tree=tree,
         node=node,
@@ -207,6 +226,20 @@ def entry_of_row(row: Sequence[Any], call: Call | None) -> Entry:
         at=at,
         seq=seq,
     )
+
+
+def check_event(row: Sequence[Any]) -> str:
+    """Check an event, and return its body; the columns are those of EVENT.
+
+    Raises:
+        DamagedRowError: it has a wrong checksum.
+    """
+    seq, tree, node, number, kind, body, at, state, question, settled, crc = row
+    if not isinstance(body, str):
+        body = decode_text(body)
+    if of_event(seq, tree, node, number, kind, body, at, state, question, settled) != crc:
+        raise _wrong(f"entry {seq}")
+    return body
 
 
 def _wrong(what: str) -> DamagedRowError:

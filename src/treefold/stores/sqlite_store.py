@@ -41,14 +41,15 @@ from treefold.stores.rows import (
     UNANSWERED_QUESTIONS,
     asked_question,
     asking_nodes,
-    call_of_row,
     calls_by_seq,
+    check_call,
+    check_event,
     decode_text,
     encode_text,
     entry_of_row,
     first_nodes,
-    node_of_row,
     pack_hash,
+    top_of_row,
     unpack_hash,
 )
 from treefold.stores.sessions import SqliteSessions
@@ -276,30 +277,25 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             listed = rows.execute(_TREES, (after,))
             if open is not None:
                 listed = (row for row in listed if (row[0] in parked) == open)
-            wanted = list(map(node_of_row, islice(listed, limit)))
-            last = {
-                node.id: entry_of_row(row, None).at
-                for node in wanted
-                if node.id in parked
-                for row in rows.execute(_LAST, (node.id,))
-            }
+            wanted = list(map(top_of_row, islice(listed, limit)))
+            last = {top.id: _last(rows, top.id) for top in wanted if top.id in parked}
             driven = bool(parked) and self.is_owned()
             found = [
                 TreeRow(
-                    id=node.id,
-                    number=node.call.index,
-                    key=node.call.key,
-                    function=node.call.function,
-                    state=NodeState(node.state),
-                    open=node.id in parked,
-                    parked=bool(parked.get(node.id)),
-                    source=node.call.source,
-                    started=node.started,
-                    ended=node.ended,
-                    last=last.get(node.id),
-                    driven=driven and node.id in parked,
+                    id=id,
+                    number=number,
+                    key=key,
+                    function=function,
+                    state=NodeState(state),
+                    open=id in parked,
+                    parked=bool(parked.get(id)),
+                    source=source,
+                    started=started,
+                    ended=ended,
+                    last=last.get(id),
+                    driven=driven and id in parked,
                 )
-                for node in wanted
+                for id, number, key, function, source, state, started, ended in wanted
             ]
         self._check_trees(found, parked, after=after, is_all=limit is None and open is None)
         return found
@@ -309,8 +305,9 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         asking = asking_nodes(rows.execute(QUESTIONS))
         nodes: list[OpenNode] = []
         for row in rows.execute(_OPEN_NODES):
-            (id, _, tree, *_), call = row, call_of_row(row)
-            nodes.append(OpenNode(tree, id, call.parent, call.idles, id in asking))
+            check_call(row)
+            id, _, tree, parent, _, idles, *_ = row
+            nodes.append(OpenNode(tree, id, parent, bool(idles), id in asking))
         return parked_trees(nodes)
 
     def _check_trees(
@@ -331,7 +328,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             if found is None:
                 return None
             tree, in_events, *about = found
-            call_of_row(about)
+            check_call(about)
             if tree != in_events:
                 raise self._reader.damaged(
                     f"node {node} and its first entry are in different trees"
@@ -342,7 +339,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         with self._reader.snapshot() as rows:
             found = rows.execute(_FIND_KEY, (encode_text(key),)).fetchone()
             if found is not None:
-                call_of_row(found)
+                check_call(found)
                 return found[0]
         if self._owned and not self._keys_checked:
             # If the index hid the key, a finished call would be made again.
@@ -368,8 +365,9 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         """Return the highest position, node id and tree number, those of deleted rows included."""
         _, seq, node, number = self._journal(rows)
         for row in rows.execute(_NEWEST):
-            call = call_of_row(row)
-            node = max(node, row[0], row[0] + call.inherited)
+            check_call(row)
+            id, _, _, _, _, _, source, inherited, *_ = row
+            node = max(node, id, id + inherited if source else 0)
         (last,) = rows.execute(_HIGHEST_SEQ).fetchone()
         (place,) = rows.execute(_HIGHEST_PLACE).fetchone()
         return max(seq, last), node, max(number, place)
@@ -500,6 +498,14 @@ def _has_log(path: str) -> bool:
         return os.path.getsize(f"{path}-wal") > 0
     except OSError:
         return False
+
+
+def _last(rows: sqlite3.Connection, tree: int) -> float | None:
+    """Return the time of the last event of a tree that has one."""
+    if (row := rows.execute(_LAST, (tree,)).fetchone()) is None:
+        return None
+    check_event(row)
+    return row[6]
 
 
 def _any(rows: sqlite3.Connection, statement: str, value: int | str) -> bool:
