@@ -17,12 +17,14 @@ class HookGuard:
         name: its module and name, such as "main:approve_writes".
         matcher: the tools that it is asked about; None: all of them.
         version: of its code.
+        timeout: seconds that it may take to decide; None: no limit.
     """
 
     hook: str
     name: str
     matcher: str | None = None
     version: str = ""
+    timeout: float | None = None
 
 
 @lazy_dataclass(frozen=True)

@@ -9,13 +9,21 @@ from typing import Any, cast
 
 from treefold.core.edit import UNCHANGED, Edit
 from treefold.core.errors import (
+    HeldBackError,
     InvalidValueError,
     ModelProviderException,
     StoreError,
     UnknownNodeError,
     UsageError,
 )
-from treefold.core.events import AgentEdited, CallEnded, CallRequested, Event, TreeForked
+from treefold.core.events import (
+    AgentEdited,
+    CallEnded,
+    CallRequested,
+    Event,
+    GuardsLifted,
+    TreeForked,
+)
 from treefold.core.forking import (
     Cut,
     checked_response,
@@ -39,7 +47,8 @@ from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork
 from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.engine import Engine
-from treefold.runtime.readiness import model_of
+from treefold.runtime.guarding import check_lifted
+from treefold.runtime.readiness import model_of, why_unguarded
 from treefold.runtime.recovery import Recovery
 
 
@@ -67,24 +76,33 @@ class Forks:
         return node.id
 
     def fork(
-        self, node: CallNode, at: int | None, edit: Edit | None, key: str | None = None
+        self,
+        node: CallNode,
+        at: int | None,
+        edit: Edit | None,
+        key: str | None = None,
+        without: Sequence[str] = (),
     ) -> CallNode:
         """Fork the tree of *node* after its response *at*; return the new top-level node.
 
+        The fork is bound by the guards of its source, but for those that it is *without*.
+
         Raises:
-            InvalidValueError: there is no such response, or *edit* does not fit the node.
+            InvalidValueError: there is no such response or guard, or *edit* does not fit the node.
             StoreBusyError: this is the loop's thread, and the tree could not be written in time.
         """
         response = checked_response(node.function, at, edit)
         if edit is not None and edit.model is not None:
             self._engine.services.models.find(edit.model)
         cut = partial(cut_at, node=node.id, response=response)
-        return self._fork_tree(root_of(node), cut, edit, key)
+        return self._fork_tree(root_of(node), cut, edit, key, without)
 
-    def resume_failed(self, root: CallNode, key: str | None) -> CallNode:
+    def resume_failed(
+        self, root: CallNode, key: str | None, without: Sequence[str] = ()
+    ) -> CallNode:
         """Fork a tree that failed or was cancelled, so that the fork resumes it."""
         cut = partial(cut_at_failure, is_passing=_provider_failed)
-        return self._fork_tree(root, cut, None, key)
+        return self._fork_tree(root, cut, None, key, without)
 
     def _fork_tree(
         self,
@@ -92,6 +110,7 @@ class Forks:
         cut: Callable[[Sequence[Event]], Cut],
         edit: Edit | None,
         key: str | None,
+        without: Sequence[str],
     ) -> CallNode:
         """Fork the tree of *root* at a *cut* through its events.
 
@@ -102,6 +121,7 @@ class Forks:
         Raises:
             StoreBusyError: this is the loop's thread, and *root* could not be written in time.
         """
+        self._check_guards(root, without)
         loop_handle, forking = root.loop_handle, self._recovery.forking
         # Either this sees that the tree is being deleted, or the deletion sees this.
         forking.append(root.id)
@@ -112,13 +132,24 @@ class Forks:
             self._recovery.flush(loop_handle)
             events = read_events(self._store, root.id)
             ticket = self._store.ticket(root.id) if is_shared(self._store) else None
-            forked = loop_handle.run_sync(self._fork, root.id, events, ticket, cut, edit, key)
+            fork = partial(self._fork, root.id, events, ticket, cut, edit, key, without)
+            forked = loop_handle.run_sync(fork)
         finally:
             forking.remove(root.id)
         if not loop_handle.is_current():
             with suppress(StoreError):
                 self._journal.flush()
         return forked
+
+    def _check_guards(self, root: CallNode, without: Sequence[str]) -> None:
+        """Raise HeldBackError if the fork could not run here, for want of a hook that guards it.
+
+        With a work engine it runs on a worker, which may have the hook.
+        """
+        check_lifted(without, root.record)
+        why = why_unguarded(root, self._recovery.loader.guarding, without)
+        if why and self._engine.placement is None:
+            raise HeldBackError(root.index, why)
 
     def _fork(
         self,
@@ -128,6 +159,7 @@ class Forks:
         cut: Callable[[Sequence[Event]], Cut],
         edit: Edit | None,
         key: str | None,
+        without: Sequence[str],
     ) -> CallNode:
         if key is not None and (known := self._store.find_key(key)) is not None:
             return self._engine.loaded(known) or self._recovery.resume_tree(known)
@@ -161,7 +193,10 @@ class Forks:
         shared = inherit(events, forked)
         asked = still_asked(shared)
         opened = still_open(shared, self._engine.version_of)
-        own = [forked, *opened, *asked, *edits_of(changed, edit, forked.at)]
+        bound = self._recovery.loader.added_guards(new.id, shared)
+        if without:
+            bound.append(GuardsLifted(new.id, forked.at, tuple(without)))
+        own = [forked, *bound, *opened, *asked, *edits_of(changed, edit, forked.at)]
         assert new.journal is not None  # there is a store
         new.journal.record(new.id, *own)
         loaded = self._engine.load(new.id, self._engine.restored([*shared, *own]))

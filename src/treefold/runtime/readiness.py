@@ -6,15 +6,17 @@ lacks one of them holds the tree back, visibly, instead of running it otherwise.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from treefold.core.edit import Edit
-from treefold.core.events import AgentEdited, ImportAccepted, TreeHeldBack
+from treefold.core.events import AgentEdited, GuardsLifted, ImportAccepted, TreeHeldBack
 from treefold.core.record import why_inert
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import root_of
 from treefold.runtime.durable.loader import Loader, PastFunction
 from treefold.runtime.engine import Engine
+from treefold.runtime.guarding import Guarding, check_lifted, file_of_hook
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +38,20 @@ def hold_back(root: CallNode, why: str) -> None:
 
 
 def accept_import(root: CallNode) -> None:
-    """Record that a person lets the imported tree of *root* run."""
-    root.tree.publish(ImportAccepted(root.id, time.time()))
+    """Record that a person lets the tree of *root* run, if it was imported."""
+    if root.record.inert:
+        root.tree.publish(ImportAccepted(root.id, time.time()))
+
+
+def lift(root: CallNode, names: Iterable[str]) -> None:
+    """Record that a person has the tree of *root* continue without the guards of these names.
+
+    Raises:
+        InvalidValueError: it has no guard of one of these names.
+    """
+    if names := tuple(names):
+        check_lifted(names, root.record)
+        root.tree.publish(GuardsLifted(root.id, time.time(), names))
 
 
 def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
@@ -46,9 +60,8 @@ def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
 
 
 def _lacks_function(root: CallNode, engine: Engine, loader: Loader) -> str:
-    if not isinstance(root.function, PastFunction):
-        return ""
-    return f"this process has no function {root.function.name!r}"
+    name = root.record.requested.function
+    return "" if name in loader.functions else f"this process has no function {name!r}"
 
 
 def _lacks_consent(root: CallNode, engine: Engine, loader: Loader) -> str:
@@ -65,7 +78,22 @@ def _lacks_model(root: CallNode, engine: Engine, loader: Loader) -> str:
 
 def _lacks_version(root: CallNode, engine: Engine, loader: Loader) -> str:
     pinned = loader.why_pinned(root)
-    return f"{pinned}, and on_new_code is 'pin'" if pinned else ""
+    return f"{pinned}, and on_new_code is {engine.services.on_new_code!r}" if pinned else ""
+
+
+def _lacks_guard(root: CallNode, engine: Engine, loader: Loader) -> str:
+    # A worker may run a call apart from its tree, whose guards bind it all the same.
+    return why_unguarded(root_of(root), loader.guarding)
+
+
+def why_unguarded(root: CallNode, guarding: Guarding, without: Collection[str] = ()) -> str:
+    """Return which hooks this process lacks that guard a tree, but for those it is *without*."""
+    names = [name for name in guarding.missing(root.record) if name not in without]
+    if not names:
+        return ""
+    files = " ".join(f"--hooks {one}" for one in dict.fromkeys(map(file_of_hook, names)))
+    listed, it = ", ".join(names), "it" if len(names) == 1 else "them"
+    return f"guarded by {listed}, which this process does not have: give {it} in hooks=, or {files}"
 
 
 _CHECKS: Final[tuple[_Check, ...]] = (
@@ -73,4 +101,5 @@ _CHECKS: Final[tuple[_Check, ...]] = (
     _lacks_consent,
     _lacks_model,
     _lacks_version,
+    _lacks_guard,
 )

@@ -8,12 +8,12 @@ from its beginning. A tree in which everything waits for a person is parked unti
 import logging
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, Protocol
 
-from treefold.core.errors import ClosedError, StoreError, UsageError
+from treefold.core.errors import ClosedError, HeldBackError, StoreError, UsageError
 from treefold.core.events import Event
 from treefold.core.function import Function
 from treefold.core.question import Answer, Question
@@ -33,7 +33,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
-from treefold.runtime.readiness import accept_import, hold_back, why_held_back
+from treefold.runtime.readiness import accept_import, hold_back, lift, why_held_back
 from treefold.runtime.trees.question_board import GRACE
 from treefold.runtime.trees.run_log import name_of, questions_command
 from treefold.stores.opening import open_store
@@ -50,7 +50,7 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-class Recovery:
+class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
     """Resumes the trees in a store, answers their questions, and deletes trees."""
 
     def __init__(self, loader: Loader, engine: Engine, *, was_killed: bool) -> None:
@@ -61,7 +61,7 @@ class Recovery:
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: dict[int, None] = {}  # open trees of earlier processes that can be resumed
         self._board = engine.services.board
-        self._loader = loader
+        self.loader = loader
         self._engine = engine
         self._trials = CrashTrials()
         if is_shared(loader.store):
@@ -69,6 +69,7 @@ class Recovery:
             self._trials.begin()
         self._was_killed = was_killed  # the last driver of the journal
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
+        self.held_back: set[int] = set()  # trees that this process cannot run
         self.deleting: set[int] = set()  # trees that must not be forked any more
         self.forking: list[int] = []  # trees that must not be deleted now
         engine.use_journal(loader, self)
@@ -83,7 +84,7 @@ class Recovery:
         for row in self.store.trees():
             if not row.open:
                 continue
-            if row.function not in self._loader.functions:
+            if row.function not in self.loader.functions:
                 unknown.append(row)
             elif row.parked:
                 self.recovered[row.id] = None
@@ -111,7 +112,7 @@ class Recovery:
 
     def _resume_or_leave(self, row: TreeRow) -> None:
         try:
-            if row.function in self._loader.functions:
+            if row.function in self.loader.functions:
                 self.resume_tree(row.id)
             else:
                 self._leave(row)
@@ -202,28 +203,27 @@ class Recovery:
         self,
         tree: int,
         *,
-        is_accepted: bool = False,
         is_fork: bool = False,
         was_killed: bool | None = None,
     ) -> CallNode:
         """Load a tree and start its top-level call again.
 
         Args:
-            is_accepted: a person has resumed it by name; an imported tree runs only then.
             is_fork: it is a fork made just now.
             was_killed: whether the process that ran it died; by default the journal's last driver.
         """
         root = self._engine.load(tree)
         self.parked.discard(tree)
         self._due.discard(tree)
-        request = self._loader.request_of(root.record)
-        if is_accepted and root.record.inert:
-            accept_import(root)
         if why := self.why_held_back(root):
             hold_back(root, why)
+            self.held_back.add(tree)
             return root
+        self.held_back.discard(tree)
         self.recovered[tree] = None
-        self._loader.reattach(root, request)
+        self.loader.bind(root)
+        request = self.loader.request_of(root.record)
+        self.loader.reattach(root, request)
         if not is_fork:
             was_killed = self._was_killed if was_killed is None else was_killed
             self._trials.admit(root, request, was_killed=was_killed)
@@ -233,10 +233,27 @@ class Recovery:
             log.info("%s is %s", name_of(root.record), "a fork" if is_fork else _progress(root))
         return root
 
+    def resume_held_back(self, root: CallNode, without: Sequence[str]) -> None:
+        """Resume a tree that was held back; a person has lifted the guards of these names.
+
+        Raises:
+            HeldBackError: this process still lacks something.
+            UsageError: it is not held back.
+            InvalidValueError: it has no guard of one of these names.
+        """
+        if not root.record.held_back:
+            raise UsageError(f"run {root.index} is not held back: nothing is to be lifted")
+        lift(root, without)
+        accept_import(root)
+        if why := self.why_held_back(root):
+            hold_back(root, why)
+            raise HeldBackError(root.index, why)
+        self.resume_tree(root.id)
+
     def resume_call(self, node: CallNode, *, was_killed: bool) -> None:
         """Start a loaded call again whose caller other workers run."""
-        request = self._loader.request_of(node.record)
-        self._loader.reattach(node, request)
+        request = self.loader.request_of(node.record)
+        self.loader.reattach(node, request)
         self._trials.admit(node, request, was_killed=was_killed)
         self._engine.restart_call(node, request)
 
@@ -246,8 +263,8 @@ class Recovery:
         Such a tree was started with a function that is not among those of the runtime.
         """
         if isinstance(root.function, PastFunction) and not (root.has_ended or root.is_ending):
-            known = self._loader.functions
-            self._loader.functions = {**reachable([function]), **known}
+            known = self.loader.functions
+            self.loader.functions = {**reachable([function]), **known}
             # In a shared store another process may run it, and otherwise it is delivered again.
             if not is_shared(self.store):
                 self.resume_tree(root.id)
@@ -385,7 +402,8 @@ def _recovery_in(
         writer = JournalWriter(store, redact)
         id, number = store.highest()
         source = CountedTrees(writer, id=id, number=number)
-    loader = Loader(writer, source, functions, engine.services.on_new_code)
+    services = engine.services
+    loader = Loader(writer, source, functions, services.guarding, services.on_new_code)
     return Recovery(loader, engine, was_killed=was_killed)
 
 

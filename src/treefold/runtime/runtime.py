@@ -4,14 +4,14 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Token
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
 from treefold.core.budget import Budget
-from treefold.core.decisions import Hooks, Rules
+from treefold.core.decisions import HookHandler, Hooks, Rules
 from treefold.core.edit import Edit, edit_of
 from treefold.core.errors import (
     ClosedError,
@@ -36,6 +36,7 @@ from treefold.runtime.context import Context
 from treefold.runtime.durable.worker_settings import WorkerSettings, WorkerStatus
 from treefold.runtime.engine import Engine, StartPolicy
 from treefold.runtime.graph import check_listed, discover
+from treefold.runtime.guarding import Guarding
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
 from treefold.runtime.loops.loop_handle import BackgroundLoop, LoopHandle
@@ -59,7 +60,7 @@ class Control(Protocol):
 
     def cancel(self, id: int, reason: str = ...) -> None: ...
     def pause(self, id: int, reason: str = ...) -> None: ...
-    def resume(self, id: int) -> None: ...
+    def resume(self, id: int, *, without: Sequence[str] = ()) -> None: ...
 
 
 class SharedWork(Protocol):
@@ -99,6 +100,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             HOOK_PRE_TOOL_USE and the like, or by the names of claude-agent-sdk ("PreToolUse").
         allowed_tools: the only functions that models may call, at any depth.
         disallowed_tools: functions that models may not call.
+        guards: further decision hooks, or modules that have some, for runs in the store that they
+            guard; new runs are not bound by them.
         on_provider_failure: after the last retry, ``"raise"`` the error, or ``"pause"`` until a
             person resumes the call.
         on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until a person
@@ -136,6 +139,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         hooks: Hooks | None = None,
         allowed_tools: Iterable[str | Function] | None = None,
         disallowed_tools: Iterable[str | Function] = (),
+        guards: Iterable[HookHandler | ModuleType] = (),
         on_provider_failure: Literal["raise", "pause"] = "raise",
         on_tool_error: Literal["report", "pause"] = "report",
         on_new_code: Literal["adopt", "pause", "pin"] = "adopt",
@@ -162,7 +166,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._services = Services(
             models=models if isinstance(models, ModelNames) else ModelNames(models),
             limits=limits or DEFAULT_LIMITS,
-            rules=Rules.of(allowed_tools, disallowed_tools, hooks),
+            guarding=Guarding(Rules.of(allowed_tools, disallowed_tools, hooks), budget, guards),
             account=None if budget is None else Account(budget, None),
             pauses_on_provider_failure=on_provider_failure == "pause",
             pauses_on_tool_error=on_tool_error == "pause",
@@ -170,7 +174,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         )
         functions = discover(specs, self._services.models)
         self.invocable_functions: Mapping[str, Function] = functions
-        check_listed(self._services.rules, self.invocable_functions)
+        check_listed(self._services.guarding.rules, self.invocable_functions)
         self._trees = TreeRegistry(keeps_finished=self.keeps_finished_trees)
         self._engine = Engine(
             self,
@@ -294,6 +298,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         found = [self._readable(id) for id in self._recovery.recovered]
         return [node for node in found if node is not None and not node.record.inert]
 
+    def held_back(self) -> list[Node]:
+        """Return the top-level calls that this process cannot run; their views say why.
+
+        They stay open for a process that has what this one lacks, such as a hook that guards them.
+        """
+        self._open_loop()
+        ids = () if self._recovery is None else sorted(self._recovery.held_back)
+        return [node for node in map(self._readable, ids) if node is not None]
+
     def _readable(self, id: int) -> CallNode | None:
         """Return a top-level call; None if it has just been deleted or cannot be read."""
         try:
@@ -323,9 +336,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             case {"do": "pause", "node": int(node), "reason": str(reason)}:
                 self.pause(node, reason)
             case {"do": "resume", "node": int(node)}:
-                self._resume(node, f"#resumed by message {message} of {self.id}")
+                without: Sequence[str] = command.get("without", ())
+                self._resume(node, f"#resumed by message {message} of {self.id}", without)
             case {"do": "fork", "node": int(node), "at": at, "edit": edit, "key": str(key)}:
-                self._fork(node, at, edit_of(edit), key)
+                self._fork(node, at, edit_of(edit), key, command.get("without", ()))
             case _:
                 raise InvalidValueError(f"unknown command {command!r}")
 
@@ -431,10 +445,12 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         else:
             node.loop_handle.run_sync(pause_node, node, reason)
 
-    def resume(self, id: int) -> Node:
+    def resume(self, id: int, *, without: Sequence[str] = ()) -> Node:
         """Resume everything that is paused in the node with this id and below it.
 
-        An imported tree runs from then on.
+        A run that this process holds back is resumed if it lacks nothing more; an imported run is
+        held back until then. *without* names guards that a person decides to go on without: hooks
+        as "module:name", "allowed_tools", "disallowed_tools" or "budget". The decision is recorded.
 
         A top-level call that has failed or was cancelled is resumed in a fork of its tree, whose
         top-level node is returned: calls that were cancelled or ended because a provider failed are
@@ -444,10 +460,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
         Raises:
             UsageError: nothing there is paused.
+            InvalidValueError: the run has no such guard.
         """
-        return self._resume(id, None)
+        return self._resume(id, None, without)
 
-    def _resume(self, id: int, key: str | None) -> Node:
+    def _resume(self, id: int, key: str | None, without: Sequence[str] = ()) -> Node:
         node = self._engine.find(id)
         recovery = self._recovery
         if recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
@@ -455,14 +472,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 raise UsageError(
                     f"{node!r} has ended; resume node {root_of(node).id}, or fork this"
                 )
-            return self._get_forks().resume_failed(node, key)
+            return self._get_forks().resume_failed(node, key, without)
         if node.parent is None and isinstance(node.exception, ModelProviderException):
             return self._context.start(node.continuation())
         if (other := self._elsewhere(node)) is not None:
-            other.resume(id)
+            other.resume(id, without=without)
             return node
-        if recovery is not None and node.record.inert and not node.state.final:
-            node.loop_handle.run_sync(lambda: recovery.resume_tree(id, is_accepted=True))
+        if recovery is not None and (without or root_of(node).record.held_back):
+            root = root_of(node)
+            root.loop_handle.run_sync(recovery.resume_held_back, root, without)
             return node
         below = {one.id for one in subtree(node)}
         paused = [q for q in self._services.board.questions() if q.node_id in below]
@@ -475,12 +493,33 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         return node
 
     @overload
-    def fork(self, node: Node[T], at: int | None = None, edit: Edit | None = None) -> Node[T]: ...
+    def fork(
+        self,
+        node: Node[T],
+        at: int | None = None,
+        edit: Edit | None = None,
+        *,
+        without: Sequence[str] = (),
+    ) -> Node[T]: ...
 
     @overload
-    def fork(self, node: int, at: int | None = None, edit: Edit | None = None) -> Node: ...
+    def fork(
+        self,
+        node: int,
+        at: int | None = None,
+        edit: Edit | None = None,
+        *,
+        without: Sequence[str] = (),
+    ) -> Node: ...
 
-    def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
+    def fork(
+        self,
+        node: Node | int,
+        at: int | None = None,
+        edit: Edit | None = None,
+        *,
+        without: Sequence[str] = (),
+    ) -> Node:
         """Start a tree that shares the past of another and runs what follows anew.
 
         The call *node*, in any tree and at any depth, is made again in the fork, with the *edit*;
@@ -490,20 +529,28 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         not changed. The top-level call of the fork is returned (typed as if *node* were a top-level
         call, too).
 
+        The fork is bound by the permissions that bound the original, and by those of this runtime.
+        *without* names guards that a person decides to go on without, as for ``resume``.
+
         Raises:
             UsageError: there is no store, or *node* is in another.
             InvalidValueError: there is no such response, or the edit does not fit the call.
             StoreError: the journal cannot be read, or earlier events cannot be written to it. On
                 the runtime's own event loop, a locked store raises StoreBusyError at once.
         """
-        return self._fork(node, at, edit, None)
+        return self._fork(node, at, edit, None, without)
 
     def _fork(
-        self, node: Node | int, at: int | None, edit: Edit | None, key: str | None
+        self,
+        node: Node | int,
+        at: int | None,
+        edit: Edit | None,
+        key: str | None,
+        without: Sequence[str],
     ) -> CallNode:
         """Start a fork; one with a *key* is started once."""
         forks = self._get_forks()
-        return forks.fork(self._engine.find(forks.id_of(node)), at, edit, key)
+        return forks.fork(self._engine.find(forks.id_of(node)), at, edit, key, without)
 
     # It returns Forks, as above.
     def _get_forks(self):

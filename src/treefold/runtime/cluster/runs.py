@@ -34,7 +34,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.questions.pauses import pause_node
-from treefold.runtime.readiness import accept_import, hold_back
+from treefold.runtime.readiness import accept_import, hold_back, lift
 from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.run_log import name_of
@@ -201,7 +201,7 @@ class Runs:
         self._remote_calls.follow_loaded(root, journal)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
         self._execute_early(root, read.messages, "cancel", partial(_cancel, root))
-        self._accept_import(root, read.messages)
+        self._resume_held_back(root, read.messages)
         is_over = root.has_ended or root.is_ending
         if not is_over and (why := self._recovery.why_held_back(root)):
             return await self._hold_back(root, why, ownership, journal)
@@ -234,11 +234,6 @@ class Runs:
             await in_thread(self._store.release, ownership, parked=False)
         return Taken.Later
 
-    def _accept_import(self, root: CallNode, messages: Iterable[Message]) -> None:
-        """Let an imported tree run if a person has resumed it."""
-        if root.record.inert:
-            self._execute_early(root, messages, "resume", lambda _: accept_import(root))
-
     def _execute_early(
         self,
         root: CallNode,
@@ -256,6 +251,20 @@ class Runs:
                 command = read_command(message.body)
             if command.get("do") == what and command.get("node") == root.id:
                 act(command)
+                self._host.commands.note_executed(message.id, root.id)
+
+    def _resume_held_back(self, root: CallNode, messages: Iterable[Message]) -> None:
+        """Execute the commands by which people let *root* run, before it is held back again."""
+        for message in messages:
+            with suppress(InvalidValueError):
+                match read_command(message.body):
+                    case {"do": "resume", "node": root.id, "without": [*names]} if names:
+                        lift(root, map(str, names))
+                    case {"do": "resume", "node": root.id} if root.record.inert:
+                        pass
+                    case _:
+                        continue
+                accept_import(root)
                 self._host.commands.note_executed(message.id, root.id)
 
     def _run_in_place(self, ownership: Ownership) -> Run | None:

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Self
@@ -282,11 +282,14 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         _check_open(self.get_view(id), "paused")
         self._post(command)
 
-    def resume(self, id: int) -> None:
+    def resume(self, id: int, *, without: Sequence[str] = ()) -> None:
         """Ask the driver to resume everything paused in the node with this id and below it.
 
-        An imported tree runs from then on. A top-level call that has failed or was cancelled is
-        resumed in a fork of its tree: the one in ``trees()`` whose source it is.
+        A run that is held back continues *without* the guards of these names: a person's decision,
+        which is recorded. An imported run is held back until it is resumed so.
+
+        A top-level call that has failed or was cancelled is resumed in a fork of its tree: the one
+        in ``trees()`` whose source it is.
 
         Raises:
             UnknownNodeError: there is no such node.
@@ -297,11 +300,18 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             _check_open(view, "resumed")
         elif view.state.final and id != tree:
             raise UsageError(f"{_named(view)} has ended; resume node {tree}")
-        elif not (view.state.final or view.inert or is_paused(view) or self._is_pause_posted()):
+        elif not (view.state.final or is_paused(view) or view.held_back or self._is_pause_posted()):
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
-        self._post({"do": "resume", "node": id})
+        self._post({"do": "resume", "node": id} | ({"without": [*without]} if without else {}))
 
-    def fork(self, id: int, at: int | None = None, edit: Edit | None = None) -> str:
+    def fork(
+        self,
+        id: int,
+        at: int | None = None,
+        edit: Edit | None = None,
+        *,
+        without: Sequence[str] = (),
+    ) -> str:
         """Ask the driver to fork the tree at the node with this id, as ``Runtime.fork`` does.
 
         Returns:
@@ -321,6 +331,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             )
         key = f"#fork {os.urandom(8).hex()}"
         command = {"do": "fork", "node": id, "at": at, "edit": edit_as_data(edit), "key": key}
+        command |= {"without": [*without]} if without else {}
         body = write_command(command, "an edit")
         # A refusal is broadcast, and some stores keep broadcasts only while there is a reader.
         self._store.read_broadcasts()
