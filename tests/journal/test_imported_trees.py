@@ -10,7 +10,7 @@ from command_line import treefold
 from journal.processes import Lives, World, question_of, result
 from support import wait
 from treefold import CodeFunction, NodeState, RunContext, Runtime, SqliteStore, attach
-from treefold.errors import UsageError
+from treefold.errors import HeldBackError, UsageError
 from treefold.stores import export_tree, import_tree
 
 KEY = "nightly"
@@ -139,7 +139,7 @@ def test_the_program_that_calls_its_key_does_not_run_it(here: World, file: Path)
     for functions in ([deploy], []):
         with (
             Runtime(functions, store=here.file) as runtime,
-            pytest.raises(UsageError, match=f"has the key '{KEY}': {WHY}"),
+            pytest.raises(HeldBackError, match=f"run 1 is held back: {WHY}"),
         ):
             runtime.invoke(deploy, key=KEY)
     assert here.done("step") == 0

@@ -449,7 +449,7 @@ class Engine:
 
         Raises:
             InvalidValueError: it is another call: its function or its arguments differ.
-            UsageError: it was imported, and has not ended well; only a person lets it run.
+            HeldBackError: it was imported, and has not ended well; only a person lets it run.
         """
         journal = self._journal
         given = request.args if journal is None else journal.as_written(request.args)
@@ -460,7 +460,7 @@ class Engine:
                 f"{node!r} has the key {request.key!r}, and is another call; give another key"
             )
         if node.record.inert and node.state is not NodeState.Success:
-            raise UsageError(f"{node!r} has the key {request.key!r}: {why_inert(node.id)}")
+            raise HeldBackError(node.index, why_inert(node.id))
         return node
 
     def forget_key(self, root: CallNode) -> None:
