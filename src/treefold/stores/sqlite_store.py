@@ -240,7 +240,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             begun = first_nodes(events)
             asked = begun if after or tree in begun else [tree, *begun]
             nodes = rows.execute(NODES, (json.dumps(asked),)).fetchall() if asked else []
-            if len(nodes) < len(asked):
+            if events and len(nodes) < len(asked):
                 raise self._reader.damaged(f"tree {tree}: entries or nodes are missing")
             calls = calls_by_seq(nodes)
             found = [entry_of_row(row, calls.get(row[0])) for row in events]
