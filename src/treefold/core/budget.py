@@ -1,5 +1,6 @@
 """``Budget``: what a call, and all calls below it, may spend."""
 
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -52,3 +53,12 @@ class Budget:
                 raise InvalidValueError(f"a budget of {name}={value!r} is none; give 0 or more")
         if all(value is None for value in limits.values()):
             raise InvalidValueError("a Budget bounds something: give usd, tokens, seconds or calls")
+
+    def less(self, calls: int, tokens: int, usd: Decimal) -> "Budget":
+        """Return what is left of it after so much was spent."""
+        return replace(
+            self,
+            calls=None if self.calls is None else max(0, self.calls - calls),
+            tokens=None if self.tokens is None else max(0, self.tokens - tokens),
+            usd=None if self.usd is None else max(Decimal(0), Decimal(self.usd) - usd),
+        )

@@ -106,6 +106,7 @@ class CallRequested(Event):
     queue: str = ""  # if any worker that serves this queue may run it, apart from its caller
     version: str = ""  # of its function; empty if there is no journal
     at: float | None = field(default=None, compare=False)  # None: an earlier version recorded it
+    description: str = ""  # the first line of its function's; empty if there is no journal
 
 
 @fact
@@ -304,11 +305,11 @@ class TreeHeldBack(Event):
 
     Example:
         >>> from treefold.events import TreeHeldBack
-        >>> TreeHeldBack(1, 1767225600.0, "guarded by main:approve").why
+        >>> TreeHeldBack(1, "guarded by main:approve").why
         'guarded by main:approve'
     """
 
-    at: float
+    # It has no time: the clock of an interrupted tree stands at its last event before.
     why: str
 
 

@@ -63,7 +63,8 @@ class Accounts:
         common = self._common_of(node)
         if node.parent is None and common is not None:
             node.accounts += (common,)
-            counted = counted if is_fork else node.accounts
+            # The budget of an earlier runtime was reduced when the fork was made.
+            counted = counted if is_fork and common is self._common else node.accounts
         if node.record.spending is not None:
             for account in counted:
                 # The store knows what was spent of a budget that outlives its tree.

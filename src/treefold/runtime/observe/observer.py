@@ -300,7 +300,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             _check_open(view, "resumed")
         elif view.state.final and id != tree:
             raise UsageError(f"{_named(view)} has ended; resume node {tree}")
-        elif not (view.state.final or is_paused(view) or view.held_back or self._is_pause_posted()):
+        elif not (without or _may_resume(view) or self._is_pause_posted()):
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
         self._post({"do": "resume", "node": id} | ({"without": [*without]} if without else {}))
 
@@ -421,6 +421,10 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
 def _named(view: NodeView) -> str:
     return f"{view.fn} (node {view.id})"
+
+
+def _may_resume(view: NodeView) -> bool:
+    return view.state.final or bool(view.held_back) or is_paused(view)
 
 
 def _check_open(view: NodeView, what: str) -> None:
