@@ -9,9 +9,22 @@ import pytest
 from command_line import treefold
 from journal.processes import Lives, World, question_of, result
 from support import wait
-from treefold import CodeFunction, NodeState, RunContext, Runtime, SqliteStore, attach
+from treefold import (
+    HOOK_PRE_TOOL_USE,
+    AgentFunction,
+    CodeFunction,
+    HookDecision,
+    NodeState,
+    PreToolUseEvent,
+    RunContext,
+    Runtime,
+    SqliteStore,
+    ToolUse,
+    attach,
+)
 from treefold.errors import HeldBackError, UsageError
 from treefold.stores import export_tree, import_tree
+from treefold.testing import ScriptedModel
 
 KEY = "nightly"
 WHY = "it was imported; 'treefold resume 1' lets it run"
@@ -242,3 +255,70 @@ def test_the_result_of_a_run_that_has_ended_is_found_by_its_key(
         with pytest.raises(UsageError, match="not paused"):
             runtime.resume(tree)
     assert here.done("step") == 0
+
+
+def boss_of(world: World) -> AgentFunction:
+    step = world.tool("step", dies=True, repeatable=True)
+    return AgentFunction("boss", "", user_prompt_template="Go.", uses=[step])
+
+
+def model_of(world: World) -> ScriptedModel:
+    return world.model([ToolUse("1", "step", {"n": 4})], "done")
+
+
+def dies_in_a_tool(world: World) -> None:
+    boss = boss_of(world)
+    with world.runtime(boss, models=model_of(world)) as runtime:
+        result(runtime.invoke(boss))
+
+
+async def deny(event: PreToolUseEvent) -> HookDecision:
+    return HookDecision(continue_=False, reason="not here")
+
+
+def test_the_permissions_of_this_program_bind_what_the_file_has_begun(
+    there: World, here: World, lives: Lives, tmp_path: Path
+):
+    lives.killed(dies_in_a_tool, there)
+    tree = import_into(here, export_to(there, tmp_path / "boss.jsonl"))
+    hooks = {HOOK_PRE_TOOL_USE: [deny]}
+    with here.runtime(boss_of(here), models=model_of(here), hooks=hooks) as runtime:
+        assert result(runtime.resume(tree)) == "done"
+    assert here.done("step") == 0
+
+
+def test_they_bind_a_fork_of_it_as_well(there: World, here: World, lives: Lives, tmp_path: Path):
+    lives.killed(dies_in_a_tool, there)
+    tree = import_into(here, export_to(there, tmp_path / "boss.jsonl"))
+    hooks = {HOOK_PRE_TOOL_USE: [deny]}
+    with here.runtime(boss_of(here), models=model_of(here), hooks=hooks) as runtime:
+        for response in (0, 1):
+            assert result(runtime.fork(tree, at=response)) == "done"
+    assert here.done("step") == 0
+
+
+async def ask_first(event: PreToolUseEvent) -> HookDecision:
+    return HookDecision(ask="May it?")
+
+
+def test_an_approval_in_the_file_is_none_here(
+    there: World, here: World, lives: Lives, tmp_path: Path
+):
+    lives.killed(dies_approved, there)
+    tree = import_into(here, export_to(there, tmp_path / "boss.jsonl"))
+    hooks = {HOOK_PRE_TOOL_USE: [ask_first]}
+    with here.runtime(boss_of(here), models=model_of(here), hooks=hooks) as runtime:
+        node = runtime.resume(tree)
+        question = question_of(runtime)
+        assert here.done("step") == 0
+        runtime.answer(question.id, "deny")
+        assert result(node) == "done"
+    assert here.done("step") == 0
+
+
+def dies_approved(world: World) -> None:
+    boss, hooks = boss_of(world), {HOOK_PRE_TOOL_USE: [ask_first]}
+    with world.runtime(boss, models=model_of(world), hooks=hooks) as runtime:
+        node = runtime.invoke(boss)
+        runtime.answer(question_of(runtime).id, "allow")
+        result(node)

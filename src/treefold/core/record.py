@@ -60,6 +60,7 @@ from treefold.core.views import NodeView
 RUNS: Final = "runs"
 _WAITS: Final = "waits to be started"
 _RECEIVES: Final = "receives a response"
+_DECISIONS: Final = {QuestionKind.Approval, QuestionKind.InDoubt}
 
 
 class Spending:
@@ -130,6 +131,7 @@ class CallRecord:
         "deadline",
         "edited",
         "ended",
+        "foreign",
         "forked",
         "guards",
         "held_back",
@@ -180,6 +182,7 @@ class CallRecord:
         self.unclaimed: tuple[int, ...] = ()  # indexes of calls not made again after a resume
         self.held_back = ""  # why the process that opened the journal last does not run its tree
         self.imported = False  # whether its tree came from a file
+        self.foreign = False  # whether what it says was allowed is only what such a file says
         self.inert = False  # and no person has resumed it since
         # The permissions that bind its tree, and the names of those that a person has lifted.
         options = requested.options
@@ -265,6 +268,7 @@ class CallRecord:
 
     def _start(self, event: CallStarted) -> None:
         self.state, self.status, self.held_back = NodeState.Running, RUNS, ""
+        self.foreign = False
         self.started = self.since = event.at
         self.deadline = event.deadline
 
@@ -284,7 +288,7 @@ class CallRecord:
         self.inputs, self.edited = event.inputs, True
 
     def _allow(self, event: CallAllowed) -> None:
-        self.allowed = True
+        self.allowed, self.foreign = True, False
         # The decision about a call in doubt applies to one run of it only.
         self.answers = [one for one in self.answers if one[0].kind is not QuestionKind.InDoubt]
 
@@ -313,9 +317,20 @@ class CallRecord:
         self.imported = self.inert = True
         if self.ended is None:
             self.held_back = why_inert(event.node)
+        self._disown()
 
     def _accept_import(self, event: ImportAccepted) -> None:
         self.inert, self.held_back = False, ""
+        self._disown()
+
+    def _disown(self) -> None:
+        """Forget what others have decided: the rules and people of this program decide anew."""
+        stack: list[CallRecord] = [self]
+        while stack:
+            record = stack.pop()
+            record.foreign = True
+            record.answers = [one for one in record.answers if one[0].kind not in _DECISIONS]
+            stack.extend(record.children)
 
     def _add_guards(self, event: GuardsAdded) -> None:
         self.guards += (event.guards,)
