@@ -14,7 +14,7 @@ Every call:
 
 The conversation of an agent with its model:
     ConversationOpened: with which model, and which functions it may call.
-    LeaseAwaited, RateAwaited, RequestSent, RequestRetried, RequestFailed: a request.
+    LeaseAwaited, RateAwaited, BudgetAwaited, RequestSent, RequestRetried, RequestFailed: a request.
     ResponseStreamed, ResponseCompleted: its response, while it arrives and as a whole.
     HookDecided: a hook had the model told something else.
     NoticeGiven: something for the person who runs the tree.

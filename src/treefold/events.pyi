@@ -1,6 +1,7 @@
 """What ``treefold.events`` exports, for type checkers; ``events.py`` loads it on first use."""
 
 from treefold.core.agent_events import (
+    BudgetAwaited as BudgetAwaited,
     ConversationOpened as ConversationOpened,
     HookDecided as HookDecided,
     LeaseAwaited as LeaseAwaited,

@@ -64,6 +64,7 @@ EVENTS = [
     events.ConversationOpened(2, "local", "You add.", ("add",), "none", PARTS),
     events.LeaseAwaited(2, AT),
     events.RateAwaited(2, 1767225600.0, 1.5),
+    events.BudgetAwaited(2, AT, "the runtime"),
     events.NoticeGiven(2, "mind the gap", (1,)),
     events.HookDecided(2, "post_tool_use", "1/c", "hidden"),
     events.ProcessDied(1, AT, 2),

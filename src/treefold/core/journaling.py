@@ -68,6 +68,7 @@ _KINDS: Final[dict[str, type[Event]]] = {
         agent_events.ConversationOpened,
         agent_events.LeaseAwaited,
         agent_events.RateAwaited,
+        agent_events.BudgetAwaited,
         agent_events.RequestSent,
         agent_events.RequestRetried,
         agent_events.RequestFailed,

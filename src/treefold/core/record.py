@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 from treefold.core.agent_events import (
+    BudgetAwaited,
     ConversationOpened,
     HookDecided,
     LeaseAwaited,
@@ -428,6 +429,10 @@ class CallRecord:
             self.status += f", for {event.seconds:.3g} s"
         open_phase(self._phases(), PhaseKind.Queued, event.at)
 
+    def _await_budget(self, event: BudgetAwaited) -> None:
+        self.status = f"waits for other requests that the budget of {event.owner} is reserved for"
+        open_phase(self._phases(), PhaseKind.Queued, event.at)
+
     def _request(self, event: RequestSent) -> None:
         conversation = self._conversing()
         conversation.arriving = None
@@ -517,6 +522,7 @@ class CallRecord:
         HookDecided: _decide,
         LeaseAwaited: _await_lease,
         RateAwaited: _await_rate,
+        BudgetAwaited: _await_budget,
         RequestSent: _request,
         RequestRetried: _retry,
         RequestFailed: _fail,

@@ -7,6 +7,7 @@ from typing import Any, Final
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 
 from treefold.agents.approval import ModelCallGate
@@ -97,14 +98,12 @@ class ToolServer:
 
     async def _elicit(self, request: Request, node: Node, question: Question) -> None:
         session = request.session
-        supported = session.client_capabilities
-        if supported is None or supported.elicitation is None or not session.can_send_request:
-            if self._runtime.store is not None:  # anyone can answer it by way of the journal
-                return
-            node.cancel(
-                f"it asks a person {question.text!r}, and this client does not support elicitation"
-                " during a call"
-            )
+        if why := _why_not_asked(session):
+            if self._runtime.store is None:  # otherwise anyone can answer by way of the journal
+                node.cancel(
+                    f"it asks a person {question.text!r}, and {why}; serve it with a store"
+                    " (treefold mcp --store run.db), and answer with: treefold answer"
+                )
             return
         text = question.text
         while True:
@@ -126,6 +125,18 @@ class ToolServer:
     def _unknown(self, name: str) -> str:
         hint = did_you_mean(name, self._functions, then=" ")
         return f"there is no tool {name!r}; {hint}tools: {', '.join(self._functions)}"
+
+
+def _why_not_asked(session: ServerSession) -> str:
+    """Return why the client cannot be asked a question during a call; empty if it can be."""
+    supported = session.client_capabilities
+    if supported is None or supported.elicitation is None:
+        return "this client does not support elicitation"
+    if not session.can_send_request:
+        # From 2026-07-28 on a server may not send requests: the call has to end, and the client
+        # repeats it with the answer.
+        return f"treefold cannot ask clients of protocol {session.protocol_version} yet"
+    return ""
 
 
 async def _call_result(node: Node, output: OutputSchema | None) -> types.CallToolResult:

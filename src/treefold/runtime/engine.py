@@ -12,6 +12,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from treefold.core.call_keys import named, of_arguments
 from treefold.core.call_request import CallRequest
+from treefold.core.deps import DepsSource
 from treefold.core.errors import (
     ClosedError,
     HeldBackError,
@@ -40,6 +41,7 @@ from treefold.runtime.calls.node import CallNode, CodeNode
 from treefold.runtime.calls.task import start_task
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.context import Context, Host
+from treefold.runtime.deps import give_deps
 from treefold.runtime.durable.tree_source import CountedTrees, NewTree, TreeSource
 from treefold.runtime.graph import discover
 from treefold.runtime.loops.loop_handle import LoopHandle
@@ -68,8 +70,8 @@ class Resumer(Protocol):
 
     held_back: set[int]  # the ids of trees that this process cannot run
 
-    def resume_with(self, root: CallNode, function: Function) -> None:
-        """Resume a tree that was left open because its *function* was unknown."""
+    def resume_with(self, root: CallNode, request: CallRequest) -> None:
+        """Resume a tree that was held back for want of what *request* has."""
         ...
 
     def note_end(self, node: CallNode) -> None:
@@ -147,6 +149,15 @@ class TreeLoader(Protocol):
         """Return the tree with this id and all of its records, from *events* if given."""
         ...
 
+    @property
+    def unread(self) -> WeakValueDictionary[int, CallNode]:
+        """The top-level calls that were listed, and whose trees were not read yet."""
+        ...
+
+    def recorded(self) -> int:
+        """Return how many characters were recorded."""
+        ...
+
     def version_of(self, function: Function) -> str:
         """Return the version of *function*."""
         ...
@@ -218,9 +229,15 @@ class Engine:
         """Record all calls in the journal of *loader*, and find earlier ones there."""
         self._loader, self._journal, self.resumer = loader, loader.journal, resumer
         self.source = loader.source
+        self._trees.recorded = loader.recorded
 
     def _new_tree(self, request: CallRequest) -> NewTree:
         if self.placement is not None:
+            if request.deps is not None:
+                raise UsageError(
+                    "deps= is for calls that this process runs, and with engine= others may run"
+                    " them: give each of them Runtime(deps=...)"
+                )
             return self.placement.new_tree(request)
         if request.queue or request.priority:
             raise UsageError(
@@ -256,6 +273,11 @@ class Engine:
                     " to be redacted; give another key"
                 )
         if parent is not None:
+            if request.deps is not None:
+                raise UsageError(
+                    f"deps= is for top-level calls, and {request.function.name} is called in"
+                    f" {parent.function.name}: it has the dependencies of its run"
+                )
             if loop_handle.is_current():
                 return self._start_child(loop_handle, request, parent)
             # The parent belongs to the loop, and must not be changed from other threads.
@@ -273,6 +295,7 @@ class Engine:
             new = self._new_tree(request)
             tree = Tree(new.id, new.number, kept=self._keeps_trees, journal=new.journal)
             node = self._make(new.id, request, loop_handle, tree, None)
+            give_deps(node, self.services, request.deps)
             # Before it is written, and may be delivered to this process.
             self._trees.add(node)
             is_first = request.key is None or self.source.claim(new)
@@ -323,6 +346,7 @@ class Engine:
     def restart(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
         """Start the top-level call of a tree that was loaded, or of a fork."""
         self.accounts.open(root, request, is_fork=is_fork)
+        give_deps(root, self.services)
         self._trees.expect(root)
         root.loop_handle.run_soon(start_task, root, Context(self, root))
 
@@ -330,6 +354,7 @@ class Engine:
         """Start a call, loaded with ``load_call``, that another worker had begun or requested."""
         self.accounts.open(node, request)
         self.accounts.open_above(node)
+        give_deps(node, self.services)
         self._trees.expect_call(node)
         node.loop_handle.run_soon(start_task, node, Context(self, node))
 
@@ -373,10 +398,12 @@ class Engine:
             # This is the thread, and the context, of the code that makes the call.
             span = None if self.find_span is None else self.find_span()
             guards = () if self._loader is None else self._loader.guards_of(request)
-            options = _options(request, span, guards=guards)
+            deps = request.deps or self.services.deps
+            options = _options(request, deps, traceparent=span, guards=guards)
         elif queue and parent is not None:
             # Another worker, which does not run its caller, starts it with these.
-            options = _options(request, None, budgets_above(parent))
+            deps = None if tree.deps is None else tree.deps.source
+            options = _options(request, deps, budgets_above=budgets_above(parent))
         loader = self._loader
         version = "" if loader is None else loader.version_of(request.function)
         event = _requested(id, request, tree, parent, options, queue, version)
@@ -429,7 +456,7 @@ class Engine:
             tree = self._loader.store.find_key(key)
             node = None if tree is None else self.find(tree)
         if node is not None and self._checked_same(request, node) and self.resumer is not None:
-            node.loop_handle.run_sync(self.resumer.resume_with, node, request.function)
+            node.loop_handle.run_sync(self.resumer.resume_with, node, request)
             if node.record.held_back and node.id in self.resumer.held_back:
                 raise HeldBackError(node.index, node.record.held_back)
         return node
@@ -501,7 +528,7 @@ class Engine:
     def note_finished(self, node: CallNode) -> None:
         """Note that a call has ended which another process ran: its tree can be read again."""
         if node.parent is None:
-            self._trees.note_finished(node)
+            self._trees.drop(node)
 
     def load(self, id: int, events: list[Event] | None = None) -> CallNode:
         """Return the top-level node of the tree with this id, loading the tree if need be.
@@ -515,7 +542,7 @@ class Engine:
         nodes = self._nodes_of(self._loader.load(id, events))
         self._trees.add_missing(nodes.values())
         if nodes[id].has_ended:
-            self._trees.note_finished(nodes[id])
+            self._trees.drop(nodes[id])
         return nodes[id]
 
     def load_call(self, tree: int, id: int, events: list[Event], journal: Recorder) -> CallNode:
@@ -530,13 +557,20 @@ class Engine:
 
     def _nodes_of(self, tree: Tree) -> dict[int, CallNode]:
         """Make the nodes of a tree that was read, each after its caller."""
+        from treefold.runtime.unread_nodes import complete  # noqa: PLC0415 - only for stores
+
         assert self._loader is not None  # it was read from a store
         nodes: dict[int, CallNode] = {}
         for record in tree.records:
             parent = record.requested.parent
             above = None if parent is None else nodes[parent]
             request = self._loader.request_of(record)
-            node = self._node(record, request, self._loop_handle(), tree, above)
+            loop_handle = self._loop_handle()
+            unread = self._loader.unread.pop(tree.id, None) if above is None else None
+            if unread is None:
+                node = self._node(record, request, loop_handle, tree, above)
+            else:
+                node = complete(unread, record, request, tree, loop_handle, self.services)
             nodes[node.id] = node
             if above is not None:
                 above.calls.next_sequence = max(above.calls.next_sequence, node.sequence + 1)
@@ -638,7 +672,9 @@ def _first_line(description: str) -> str:
 
 def _options(
     request: CallRequest,
-    traceparent: str | None,
+    deps: DepsSource | None,
+    *,
+    traceparent: str | None = None,
     budgets_above: tuple[BudgetAbove, ...] = (),
     guards: tuple[Guards, ...] = (),
 ) -> CallOptions | None:
@@ -651,5 +687,6 @@ def _options(
         traceparent=traceparent,
         budgets_above=budgets_above,
         guards=guards,
+        deps="" if deps is None else deps.name,
     )
     return None if options == CallOptions() else options

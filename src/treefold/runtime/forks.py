@@ -45,13 +45,14 @@ from treefold.core.work_engine import Ticket
 from treefold.runtime.calls.budgets import spent_in
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of
+from treefold.runtime.deps import give_deps
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork
 from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.engine import Engine
 from treefold.runtime.guarding import check_lifted, guards_in
-from treefold.runtime.readiness import model_of, why_unguarded
+from treefold.runtime.readiness import model_of, why_unguarded, why_without_deps
 from treefold.runtime.recovery import Recovery
 
 
@@ -124,7 +125,7 @@ class Forks:
         Raises:
             StoreBusyError: this is the loop's thread, and *root* could not be written in time.
         """
-        self._check_guards(root, without)
+        self._check_ready(root, without)
         loop_handle, forking = root.loop_handle, self._recovery.forking
         # Either this sees that the tree is being deleted, or the deletion sees this.
         forking.append(root.id)
@@ -144,13 +145,14 @@ class Forks:
                 self._journal.flush()
         return forked
 
-    def _check_guards(self, root: CallNode, without: Sequence[str]) -> None:
-        """Raise HeldBackError if the fork could not run here, for want of a hook that guards it.
+    def _check_ready(self, root: CallNode, without: Sequence[str]) -> None:
+        """Raise HeldBackError if the fork could not run here, for want of a hook or dependencies.
 
-        With a work engine it runs on a worker, which may have the hook.
+        With a work engine it runs on a worker, which may have them.
         """
         check_lifted(without, root.record)
         why = why_unguarded(root, self._recovery.loader.guarding, without)
+        why = why or why_without_deps(root, self._engine)
         if why and self._engine.placement is None:
             raise HeldBackError(root.index, why)
 
@@ -205,6 +207,11 @@ class Forks:
         new.journal.record(new.id, *own)
         loaded = self._engine.load(new.id, self._engine.restored([*shared, *own]))
         loaded.tree.part(Fork).is_own = True
+        source = self._engine.loaded(root)
+        deps = None if source is None else source.tree.deps
+        if deps is not None and deps.is_given:
+            # What was given for one call serves this process.
+            give_deps(loaded, self._engine.services, deps.source)
         for one in asked:
             self._recovery.take_over(one.question, loaded.loop_handle)
         if edit is not None and edit.model is not None:

@@ -5,10 +5,12 @@ from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from treefold.core.decisions import Rules
+from treefold.core.deps import DepsSource
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.runtime.calls.budgets import Account, Accounting
 from treefold.runtime.guarding import Guarding
 from treefold.runtime.limits.allowances import Allowances
+from treefold.runtime.limits.answer_sizes import AnswerSizes
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
 from treefold.runtime.trees.question_board import QuestionBoard
@@ -20,13 +22,15 @@ class SharedAllowances(Allowances, Accounting, Protocol):
 
 @lazy_dataclass()
 class Services:
-    """Models, limits, permissions, the budget's account, the board, and past runs of each agent."""
+    """Models, limits, permissions, dependencies, the account, the board, past runs of agents."""
 
     models: ModelNames = field(default_factory=ModelNames)
     limits: Limits = DEFAULT_LIMITS
     guarding: Guarding = field(default_factory=lambda: Guarding(Rules()))
+    deps: DepsSource | None = None
     account: Account | None = None
     shared: SharedAllowances | None = None  # of all workers of a shared store
+    answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
     pauses_on_provider_failure: bool = False
     pauses_on_tool_error: bool = False
     on_new_code: Literal["adopt", "pause", "pin"] = "adopt"

@@ -33,7 +33,9 @@ class AgentNode(CallNode):
         [UserText(text='Say hello.'), ModelText(text='Hello!')]
     """
 
-    __slots__ = ("conversation",)
+    __slots__ = ()
+
+    conversation: Conversation
 
     def __init__(
         self,
@@ -109,6 +111,7 @@ class AgentNode(CallNode):
             model=self.request.model,
             budget=self.request.budget,
             rules=self.request.rules,
+            deps=self.request.deps,
             prior=self.conversation.continuation(),
         )
 

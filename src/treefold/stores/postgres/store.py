@@ -21,6 +21,7 @@ from treefold.core.rate import Rate
 from treefold.core.sessions import Sessions
 from treefold.core.shared_store import (
     Batch,
+    Estimate,
     Load,
     Orders,
     Overdrawn,
@@ -309,11 +310,10 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
         accounts: Sequence[StoredAccount],
         *,
         id: UUID,
-        tokens: int,
-        usd: Decimal,
+        estimate: Estimate,
         ownership: Ownership,
     ) -> Overdrawn | None:
-        return self._spending.set_aside(accounts, id, tokens, usd, ownership)
+        return self._spending.set_aside(accounts, id, estimate, ownership)
 
     def charge(self, id: UUID, *, calls: int, tokens: int, usd: Decimal) -> None:
         self._spending.charge(id, calls, tokens, usd)

@@ -169,8 +169,8 @@ CREATE TABLE accounts (
 );
 CREATE INDEX accounts_by_tree ON accounts (tree) WHERE tree > 0;
 
--- What is reserved in accounts for requests under way. If the owner of the drive dies, it becomes
--- what the request is charged with.
+-- What is reserved in accounts for requests under way. If the owner of the drive dies, the request is
+-- charged with the least.
 CREATE TABLE holds (
     id uuid NOT NULL,
     account text NOT NULL,
@@ -178,6 +178,8 @@ CREATE TABLE holds (
     epoch integer NOT NULL,
     tokens bigint NOT NULL,
     usd numeric NOT NULL,
+    least_tokens bigint NOT NULL,
+    least_usd numeric NOT NULL,
     PRIMARY KEY (account, id)
 );
 CREATE INDEX holds_by_id ON holds (id);
