@@ -52,17 +52,20 @@ GOALS: Final = {
 }
 
 _EVENT: Final = """
-    INSERT INTO events (tree, place, node, n, kind, body, at, state)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+    INSERT INTO events (tree, place, node, n, kind, body, at, state, crc)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 0)
 """
 _NODE: Final = """
-    INSERT INTO nodes VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+    INSERT INTO nodes VALUES (
+        %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 0, 0, 0
+    )
 """
 _CHANGE: Final = """
-    UPDATE nodes SET state = %s, open = %s, started = coalesce(started, %s), ended = %s
+    UPDATE nodes SET state = %s, open = %s, started = coalesce(started, %s), ended = %s,
+        state_crc = 0, started_crc = coalesce(started_crc, 0)
     WHERE id = %s
 """
-_TEXT: Final = "INSERT INTO texts VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+_TEXT: Final = "INSERT INTO texts VALUES (%s, %s, %s, 0) ON CONFLICT DO NOTHING"
 
 
 class RecordingStore(MemoryStore):

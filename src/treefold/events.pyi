@@ -28,6 +28,7 @@ from treefold.core.events import (
     Event as Event,
     GuardsAdded as GuardsAdded,
     GuardsLifted as GuardsLifted,
+    ImportAccepted as ImportAccepted,
     ProcessDied as ProcessDied,
     QuestionAsked as QuestionAsked,
     QuestionEscalated as QuestionEscalated,
@@ -35,6 +36,7 @@ from treefold.core.events import (
     QuestionSettled as QuestionSettled,
     TreeForked as TreeForked,
     TreeHeldBack as TreeHeldBack,
+    TreeImported as TreeImported,
     TreeResumed as TreeResumed,
     ValueSent as ValueSent,
 )

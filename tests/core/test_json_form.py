@@ -93,6 +93,8 @@ EVENTS = [
     ),
     events.TreeResumed(1, AT),
     events.TreeHeldBack(1, "guarded by main:approve"),
+    events.TreeImported(1),
+    events.ImportAccepted(1, AT),
     events.GuardsAdded(
         1, Guards(("add",), ("bash",), (HookGuard("pre_tool_use", "main:approve", "bash"),))
     ),

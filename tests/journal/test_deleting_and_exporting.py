@@ -212,8 +212,7 @@ def test_an_open_tree_goes_on_in_the_journal_that_it_was_read_into(world: World,
     tree = imported(other, path)
     ask = asking(world)
     with Runtime([ask], store=other) as runtime:
-        [node] = runtime.recover()
-        assert node.id == tree
+        node = runtime.resume(tree)
         [question] = answer_in_turn(runtime, "yes")
         assert question.node_id == tree
         assert result(node) == ["step 0", "yes"]

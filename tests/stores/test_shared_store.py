@@ -1,9 +1,8 @@
 """One store for the journal of a runtime and for the chats of clients."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from treefold import (
     MemoryStore,
     RunContext,
     Runtime,
-    SessionStore,
     SqliteStore,
     attach,
 )
@@ -89,25 +87,6 @@ async def test_a_client_closes_no_store_that_it_was_given(tmp_path: Path):
         assert store.trees() == []
     with pytest.raises(ClosedError, match=r"run\.db was closed; open it again"):
         store.sessions.list()
-
-
-async def test_the_chats_of_a_file_that_has_no_journal_yet_are_kept(tmp_path: Path):
-    path = tmp_path / "chats.db"
-    with SessionStore(path) as sessions:
-        async with client(sessions, "Hello.") as chat:
-            await asked(chat, "Hi.")
-    with closing(sqlite3.connect(path)) as rows:  # as the first version made it
-        tables = rows.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        for name in {name for (name,) in tables} - {"entries", "sessions", "sqlite_sequence"}:
-            rows.execute(f"DROP TABLE {name}")
-        rows.execute("PRAGMA user_version = 1")
-        rows.commit()
-    with Runtime([DOUBLE], store=path) as runtime:
-        assert runtime.invoke(DOUBLE, {"n": 4}).result() == 8
-    with SqliteStore(path) as store:
-        assert await saved(store) == await saved(path) == HELLO
-        assert await saved(store.sessions) == HELLO
-        assert len(store.trees()) == 1
 
 
 def test_a_store_without_sessions_is_refused_by_a_client(tmp_path: Path):

@@ -33,7 +33,7 @@ from treefold.core.errors import UsageError
 from treefold.stores import Entry
 from treefold.stores.database import APPLICATION_ID
 from treefold.stores.integrity import find_lost_tree
-from treefold.stores.schema import VERSION, statements
+from treefold.stores.schema import VERSION, written_statements
 from treefold.testing.store_suite import called, ended, noted
 from treefold.turns.registry import registries
 
@@ -642,7 +642,7 @@ def test_a_last_event_that_is_missing_in_an_index_is_reported(path: Path, index:
 def test_damage_in_the_schema_is_reported_as_damage(path: Path):
     settled(path)
     content, chance = path.read_bytes(), random.Random(1)
-    for number, statement in enumerate(sorted(statements(VERSION))):
+    for number, statement in enumerate(sorted(written_statements())):
         [at] = places(content, statement.encode())
         bit = 7 if number % 2 else chance.randrange(7)  # with the highest one it is no text
         path.write_bytes(flipped(content, at + chance.randrange(len(statement)), bit))
@@ -675,7 +675,7 @@ def test_no_flipped_bit_repeats_a_call_or_changes_a_result(path: Path):
                 f"PRAGMA application_id = {APPLICATION_ID}",
                 f"PRAGMA user_version = {VERSION + 1}",
             ],
-            f"a newer treefold has written it .version {VERSION + 1}, this one knows {VERSION}.;",
+            f"a newer treefold has written it .version {VERSION + 1}, this one reads {VERSION}.;",
         ),
     ],
 )

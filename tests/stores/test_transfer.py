@@ -99,7 +99,13 @@ def test_a_fork_goes_over_with_what_it_comes_from(store: MemoryStore, target: St
         )
         for entry in sorted(store.entries(10) + store.entries(20), key=lambda entry: entry.seq)
     ]
-    found = sorted(target.entries(7) + target.entries(9), key=lambda entry: entry.seq)
+    *found, first, second = sorted(
+        target.entries(7) + target.entries(9), key=lambda entry: entry.seq
+    )
+    assert [(one.node, one.kind) for one in (first, second)] == [
+        (7, "TreeImported"),
+        (9, "TreeImported"),
+    ]
     assert [json.loads(entry.body) for entry in found] == [
         json.loads(entry.body) for entry in expected
     ]
@@ -149,7 +155,9 @@ def test_ids_of_nodes_that_only_a_fork_took_over_go_over_as_well(store: MemorySt
     export_tree(store, 4, file)
     assert import_tree(store, file) == 11
     assert [store.find(node=node) for node in range(10, 17)] == [10, 11, 11, 11, 11, 11, None]
-    assert [entry.call and entry.call.parent for entry in store.entries(11)] == [0, None, 14]
+    *entries, mark = store.entries(11)
+    assert [entry.call and entry.call.parent for entry in entries] == [0, None, 14]
+    assert (mark.kind, mark.number) == ("TreeImported", 3)
 
 
 async def _half(ctx: RunContext, text: str) -> str:

@@ -33,8 +33,9 @@ def import_run(tree: str, store: str | None) -> int:
     example: treefold import --tree run.jsonl --store archive.db
 
     Either all of the file is imported or nothing. A fork comes with the runs that it is based on.
-    All nodes get new ids, and a key that another run has is left out. The journal is created if
-    it does not exist; no process may drive a file meanwhile.
+    All nodes get new ids, and a key that another run has is left out. A run that has not ended
+    stays as it is until 'treefold resume' lets it run. The journal is created if it does not
+    exist; no process may drive a file meanwhile.
     """
     from treefold.stores import MemoryStore  # noqa: PLC0415 - --help needs none
 
@@ -85,8 +86,9 @@ def _warn_of_unfinished(rows: Iterable[TreeRow], journal: str) -> None:
         if row.open:
             sys.stdout.flush()  # so that the warning comes after what it is about
             said = (
-                f"{row.function} (node {row.id}) has not ended: it resumes when {journal} is"
-                " driven, and so does the run that it is a copy of, in its own journal"
+                f"{row.function} (node {row.id}) has not ended, and stays as it is in {journal}"
+                f" until 'treefold resume {row.id}' lets it run; the run that it is a copy of"
+                " continues in its own journal"
             )
             print(readable(said), file=sys.stderr)
 

@@ -167,7 +167,8 @@ def recorded_model(
             return None  # the runtime creates it, or says what is wrong
         raise
     with observer:
-        stack: list[NodeView] = [observer.get_view(one.id) for one in observer.trees() if one.open]
+        views = [observer.get_view(one.id) for one in observer.trees() if one.open]
+        stack: list[NodeView] = [view for view in views if not view.inert]
     if function is not None:
         stack = [view for view in stack if view.fn == function and dict(view.inputs) == args]
     while stack:

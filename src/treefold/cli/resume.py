@@ -19,7 +19,7 @@ from treefold.runtime.runtime import Runtime
 def resume(
     node: str, wait: float, store: str | None, without: tuple[str, ...], **given: Any
 ) -> int:
-    """Resume a paused call and all calls below it, or a run that failed or was cancelled.
+    """Resume a paused call and all calls below it, an imported run, or one that has failed.
 
     example: treefold resume 7
 
@@ -56,7 +56,7 @@ def resume(
 
     def start(runtime: Runtime) -> Node:
         # The runtime resumes what is unfinished by itself.
-        if view.state.final or without or is_paused(view):
+        if view.state.final or without or top.inert or is_paused(view):
             return runtime.resume(id, without=without)
         return runtime.get_subtree(top.id)[0]
 

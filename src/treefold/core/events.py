@@ -315,6 +315,32 @@ class TreeHeldBack(Event):
 
 
 @fact
+class TreeImported(Event):
+    """The tree came from a file: no process runs it until a person resumes it.
+
+    ``import_tree`` adds it as the last event, so that nothing in the file can say otherwise.
+
+    Example:
+        >>> from treefold.events import TreeImported
+        >>> TreeImported(1).to_json()["type"]
+        'TreeImported'
+    """
+
+
+@fact
+class ImportAccepted(Event):
+    """A person resumed the imported tree, which runs from here on.
+
+    Example:
+        >>> from treefold.events import ImportAccepted
+        >>> ImportAccepted(1, 1767225600.0).node
+        1
+    """
+
+    at: float
+
+
+@fact
 class GuardsAdded(Event):
     """From here on these permissions bind the tree, too: those of a runtime that resumes it.
 

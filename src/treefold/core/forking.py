@@ -26,6 +26,7 @@ from treefold.core.events import (
     QuestionNotified,
     QuestionSettled,
     TreeForked,
+    TreeImported,
     ValueSent,
 )
 from treefold.core.lazy_dataclass import lazy_dataclass
@@ -184,7 +185,7 @@ def _kept(events: Sequence[Event], forked: TreeForked, shared: set[int]) -> Iter
         if event.node not in shared:
             continue
         # A fork is bound by all that bound its source, also by what came later.
-        is_guard = isinstance(event, GuardsAdded)
+        is_guard = isinstance(event, GuardsAdded | TreeImported)
         if event.node in reopened and position > forked.cut and not is_guard:
             continue
         if event.node in unended and isinstance(event, CallEnded):

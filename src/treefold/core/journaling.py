@@ -54,6 +54,8 @@ _KINDS: Final[dict[str, type[Event]]] = {
         events.ProcessDied,
         events.TreeResumed,
         events.TreeHeldBack,
+        events.TreeImported,
+        events.ImportAccepted,
         events.GuardsAdded,
         events.GuardsLifted,
         events.QuestionAsked,

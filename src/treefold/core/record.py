@@ -37,6 +37,7 @@ from treefold.core.events import (
     Event,
     GuardsAdded,
     GuardsLifted,
+    ImportAccepted,
     ProcessDied,
     QuestionAsked,
     QuestionEscalated,
@@ -44,6 +45,7 @@ from treefold.core.events import (
     QuestionSettled,
     TreeForked,
     TreeHeldBack,
+    TreeImported,
     TreeResumed,
     ValueSent,
 )
@@ -61,6 +63,7 @@ from treefold.core.views import NodeView
 RUNS: Final = "runs"
 _WAITS: Final = "waits to be started"
 _RECEIVES: Final = "receives a response"
+_DECISIONS: Final = {QuestionKind.Approval, QuestionKind.InDoubt}
 
 
 class Spending:
@@ -131,9 +134,12 @@ class CallRecord:
         "deadline",
         "edited",
         "ended",
+        "foreign",
         "forked",
         "guards",
         "held_back",
+        "imported",
+        "inert",
         "inputs",
         "lifted",
         "notices",
@@ -178,6 +184,9 @@ class CallRecord:
         self.phases: list[Phase] | tuple[()] = ()
         self.unclaimed: tuple[int, ...] = ()  # indexes of calls not made again after a resume
         self.held_back = ""  # why the process that opened the journal last does not run its tree
+        self.imported = False  # whether its tree came from a file
+        self.foreign = False  # whether what it says was allowed is only what such a file says
+        self.inert = False  # and no person has resumed it since
         # The permissions that bind its tree, and the names of those that a person has lifted.
         options = requested.options
         self.guards: tuple[Guards, ...] = () if options is None else options.guards
@@ -262,6 +271,7 @@ class CallRecord:
 
     def _start(self, event: CallStarted) -> None:
         self.state, self.status, self.held_back = NodeState.Running, RUNS, ""
+        self.foreign = False
         self.started = self.since = event.at
         self.deadline = event.deadline
 
@@ -281,7 +291,7 @@ class CallRecord:
         self.inputs, self.edited = event.inputs, True
 
     def _allow(self, event: CallAllowed) -> None:
-        self.allowed = True
+        self.allowed, self.foreign = True, False
         # The decision about a call in doubt applies to one run of it only.
         self.answers = [one for one in self.answers if one[0].kind is not QuestionKind.InDoubt]
 
@@ -317,6 +327,25 @@ class CallRecord:
     def _hold_back(self, event: TreeHeldBack) -> None:
         self.held_back = event.why
 
+    def _import(self, event: TreeImported) -> None:
+        self.imported = self.inert = True
+        if self.ended is None:
+            self.held_back = why_inert(event.node)
+        self._disown()
+
+    def _accept_import(self, event: ImportAccepted) -> None:
+        self.inert, self.held_back = False, ""
+        self._disown()
+
+    def _disown(self) -> None:
+        """Forget what others have decided: the rules and people of this program decide anew."""
+        stack: list[CallRecord] = [self]
+        while stack:
+            record = stack.pop()
+            record.foreign = True
+            record.answers = [one for one in record.answers if one[0].kind not in _DECISIONS]
+            stack.extend(record.children)
+
     def _add_guards(self, event: GuardsAdded) -> None:
         self.guards += (event.guards,)
 
@@ -333,6 +362,8 @@ class CallRecord:
 
     def _fork(self, event: TreeForked) -> None:
         self.forked, self.version = event.at, event.version
+        # It is forked by name, as it would be resumed.
+        self.inert, self.held_back = False, ""
         self._reopen(event.at)
 
     def _inherit(self, event: CallInherited) -> None:
@@ -503,6 +534,8 @@ class CallRecord:
         ProcessDied: _take_up,
         TreeResumed: _take_up,
         TreeHeldBack: _hold_back,
+        TreeImported: _import,
+        ImportAccepted: _accept_import,
         GuardsAdded: _add_guards,
         GuardsLifted: _lift_guards,
         ConversationOpened: _open,
@@ -584,3 +617,8 @@ def _discard_views(record: CallRecord | None) -> None:
     # A call is in the view of its caller, so one without a view has no call with a view above it.
     while record is not None and record.view is not None:
         record.view, record = None, record.parent
+
+
+def why_inert(tree: int) -> str:
+    """Return why an imported tree does not run."""
+    return f"it was imported; 'treefold resume {tree}' lets it run"

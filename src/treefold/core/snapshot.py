@@ -64,6 +64,7 @@ def _view_of(record: CallRecord) -> NodeView:
         total_cost=NO_COST if spending is None else spending.cost,
         status=f"held back: {record.held_back}" if record.held_back else status,
         held_back=record.held_back,
+        inert=record.inert,
         notices=tuple(record.notices),
         questions=_questions_of(record),
         started_at=record.started_at,

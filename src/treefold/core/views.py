@@ -39,6 +39,8 @@ class NodeView(Displayed):
         status: what it is doing or waiting for; empty when it has ended.
         held_back: what the process lacks that opened the journal last and does not run this tree,
             such as a hook that guards it; empty if it is not held back.
+        inert: whether its tree was imported, and no person has resumed it since; a process that
+            opens the journal does not run it.
         notices: messages for the person who runs the tree.
         phases: when it was queued, waited for its model or a person, or no process ran it.
         interrupted_at: the time of the last event of its tree, if the call is open and the process
@@ -81,6 +83,7 @@ class NodeView(Displayed):
     total_cost: Decimal | None = NO_COST
     status: str = ""
     held_back: str = ""
+    inert: bool = False
     notices: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
     started_at: datetime | None

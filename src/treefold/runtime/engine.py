@@ -31,7 +31,8 @@ from treefold.core.events import (
 from treefold.core.function import Function, Node, RunContext
 from treefold.core.guards import Guards
 from treefold.core.origin import redefines
-from treefold.core.record import CallRecord
+from treefold.core.record import CallRecord, why_inert
+from treefold.core.states import NodeState
 from treefold.core.store import Store
 from treefold.core.truncation import truncate
 from treefold.core.work_engine import Ticket
@@ -478,6 +479,7 @@ class Engine:
 
         Raises:
             InvalidValueError: it is another call: its function or its arguments differ.
+            HeldBackError: it was imported, and has not ended well; only a person lets it run.
         """
         journal = self._journal
         given = request.args if journal is None else journal.as_written(request.args)
@@ -487,6 +489,8 @@ class Engine:
             raise InvalidValueError(
                 f"{node!r} has the key {request.key!r}, and is another call; give another key"
             )
+        if node.record.inert and node.state is not NodeState.Success:
+            raise HeldBackError(node.index, why_inert(node.id))
         return node
 
     def forget_key(self, root: CallNode) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from treefold.core.edit import Edit
-from treefold.core.events import AgentEdited, GuardsLifted, TreeHeldBack
+from treefold.core.events import AgentEdited, GuardsLifted, ImportAccepted, TreeHeldBack
+from treefold.core.record import why_inert
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of
 from treefold.runtime.durable.loader import Loader, PastFunction
@@ -36,6 +37,12 @@ def hold_back(root: CallNode, why: str) -> None:
         root.tree.publish(TreeHeldBack(root.id, why))
 
 
+def accept_import(root: CallNode) -> None:
+    """Record that a person lets the tree of *root* run, if it was imported."""
+    if root.record.inert:
+        root.tree.publish(ImportAccepted(root.id, time.time()))
+
+
 def lift(root: CallNode, names: Iterable[str]) -> None:
     """Record that a person has the tree of *root* continue without the guards of these names.
 
@@ -55,6 +62,10 @@ def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
 def _lacks_function(root: CallNode, engine: Engine, loader: Loader) -> str:
     name = root.record.requested.function
     return "" if name in loader.functions else f"this process has no function {name!r}"
+
+
+def _lacks_consent(root: CallNode, engine: Engine, loader: Loader) -> str:
+    return why_inert(root.id) if root.record.inert else ""
 
 
 def _lacks_model(root: CallNode, engine: Engine, loader: Loader) -> str:
@@ -103,6 +114,7 @@ def why_without_deps(root: CallNode, engine: Engine) -> str:
 
 _CHECKS: Final[tuple[_Check, ...]] = (
     _lacks_function,
+    _lacks_consent,
     _lacks_model,
     _lacks_version,
     _lacks_guard,

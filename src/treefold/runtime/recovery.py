@@ -38,7 +38,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
-from treefold.runtime.readiness import hold_back, lift, why_held_back
+from treefold.runtime.readiness import accept_import, hold_back, lift, why_held_back
 from treefold.runtime.trees.question_board import GRACE
 from treefold.runtime.trees.run_log import name_of, questions_command
 from treefold.runtime.unread_nodes import FinishedTrees
@@ -250,7 +250,11 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
             node.loop_handle.loop.call_soon(self._wake, node.tree.id)
 
     def resume_tree(
-        self, tree: int, *, is_fork: bool = False, was_killed: bool | None = None
+        self,
+        tree: int,
+        *,
+        is_fork: bool = False,
+        was_killed: bool | None = None,
     ) -> CallNode:
         """Load a tree and start its top-level call again.
 
@@ -280,7 +284,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         return root
 
     def resume_held_back(self, root: CallNode, without: Sequence[str]) -> None:
-        """Resume a tree that was held back, after a person has lifted the guards of these names.
+        """Resume a tree that was held back; a person has lifted the guards of these names.
 
         Raises:
             HeldBackError: this process still lacks something.
@@ -290,6 +294,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         if root.id not in self.held_back and root.id not in self.parked:
             raise UsageError(f"run {root.index} is running, bound by its guards: stop it first")
         lift(root, without)
+        accept_import(root)
         if why := self.why_held_back(root):
             hold_back(root, why)
             raise HeldBackError(root.index, why)

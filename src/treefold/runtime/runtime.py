@@ -324,7 +324,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if self._recovery is None:
             return []
         found = [self._readable(id) for id in self._recovery.recovered]
-        return [node for node in found if node is not None]
+        return [node for node in found if node is not None and not node.record.inert]
 
     def held_back(self) -> list[Node]:
         """Return the top-level calls that this process cannot run; their views say why.
@@ -480,9 +480,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     def resume(self, id: int, *, without: Sequence[str] = ()) -> Node:
         """Resume everything that is paused in the node with this id and below it.
 
-        A run that this process holds back is resumed if it lacks nothing more. *without* names
-        guards that a person decides to go on without: hooks as "module:name", "allowed_tools",
-        "disallowed_tools" or "budget". The decision is recorded.
+        A run that this process holds back is resumed if it lacks nothing more; an imported run is
+        held back until then. *without* names guards that a person decides to go on without: hooks
+        as "module:name", "allowed_tools", "disallowed_tools" or "budget". The decision is recorded.
 
         A top-level call that has failed or was cancelled is resumed in a fork of its tree, whose
         top-level node is returned: calls that were cancelled or ended because a provider failed are

@@ -6,21 +6,25 @@ It caches what its owner would otherwise look up for each commit.
 import itertools
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from treefold.core.errors import StoreError, UsageError
 from treefold.core.question import Question
 from treefold.core.store import Entry
+from treefold.stores.checksums import of_question, of_start, of_state, of_text, of_timer
 from treefold.stores.errors import fenced_error, missing_call_error, overtaken_error
 from treefold.stores.node_status import NodeStatus
 from treefold.stores.rows import (
     ADD_EVENT,
     ADD_NODE,
-    checksum,
+    QUESTIONS,
+    TIMERS,
+    asking_nodes,
+    call_row,
     encode_text,
     event_row,
-    node_row,
     pack_hash,
+    timers_of_rows,
 )
 
 _UNIQUE_ERRORS: Final = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
@@ -30,11 +34,14 @@ _ADD_TEXT: Final = "INSERT INTO texts (hash, crc, text) VALUES (?, ?, ?) ON CONF
 _ADD_REF: Final = """
     INSERT INTO refs (tree, text) SELECT ?, id FROM texts WHERE hash = ? ON CONFLICT DO NOTHING
 """
-_ASKING: Final = "SELECT node FROM questions UNION SELECT node FROM timers"
-_ADD_QUESTION: Final = "INSERT OR REPLACE INTO questions (node, id, seq) VALUES (?, ?, ?)"
-_ADD_TIMER: Final = "INSERT OR REPLACE INTO timers (node, id, due, sleeps) VALUES (?, ?, ?, ?)"
+_ADD_QUESTION: Final = "INSERT OR REPLACE INTO questions (node, id, seq, crc) VALUES (?, ?, ?, ?)"
+_ADD_TIMER: Final = """
+    INSERT OR REPLACE INTO timers (node, id, due, sleeps, crc) VALUES (?, ?, ?, ?, ?)
+"""
 _CHANGE_NODE: Final = """
-    UPDATE nodes SET state = ?, started = coalesce(started, ?), ended = ? WHERE id = ?
+    UPDATE nodes SET state = ?, ended = ?, state_crc = ?, started = coalesce(started, ?),
+        started_crc = coalesce(started_crc, ?)
+    WHERE id = ?
 """
 
 
@@ -50,7 +57,8 @@ class Appender:
     def __init__(self, name: str, rows: sqlite3.Connection, last: int) -> None:
         self._name = name
         self.last = last
-        self._asking = {node for (node,) in rows.execute(_ASKING)}
+        self._asking = asking_nodes(rows.execute(QUESTIONS))
+        self._asking |= set(timers_of_rows(rows.execute(TIMERS)))
         # The texts that were written lately, as pairs of tree and hash.
         self._texts: dict[tuple[int, str], None] = {}
 
@@ -65,8 +73,9 @@ class Appender:
                 raise
             raise self._conflict(rows, entries) from error
         for node, change in changes.items():
-            values = (change.state.value, change.started, change.ended, node)
-            if node not in new and not rows.execute(_CHANGE_NODE, values).rowcount:
+            if node in new:
+                continue
+            if not rows.execute(_CHANGE_NODE, (*_status(node, change), node)).rowcount:
                 raise missing_call_error(next(entry for entry in entries if entry.node == node))
         texts = self._add_texts(rows, entries)
         asking = self._update_questions(rows, entries)
@@ -85,9 +94,8 @@ class Appender:
         new: set[int] = set()
         for seq, entry in zip(_count(self.last), entries, strict=False):
             if (call := entry.call) is not None:
-                change = changes.get(entry.node) or NodeStatus()
-                status = (change.state.value, change.started, change.ended)
-                rows.execute(ADD_NODE, node_row(seq, entry, call) + status)
+                status = _status(entry.node, changes.get(entry.node) or NodeStatus())
+                rows.execute(ADD_NODE, call_row(seq, entry, call) + status)
                 new.add(entry.node)
         return new
 
@@ -99,7 +107,8 @@ class Appender:
             for hash, text in entry.texts.items():
                 if (key := (entry.tree, hash)) not in self._texts and key not in new:
                     packed = pack_hash(hash)
-                    rows.execute(_ADD_TEXT, (packed, checksum(text), encode_text(text)))
+                    crc = of_text(hash, text.encode("utf-8", "surrogatepass"))
+                    rows.execute(_ADD_TEXT, (packed, crc, encode_text(text)))
                     rows.execute(_ADD_REF, (entry.tree, packed))
                     new[key] = None
         return new
@@ -140,11 +149,12 @@ def _ask(rows: sqlite3.Connection, question: Question, seq: int) -> None:
     """Note that *question* is pending, and when it is due; one that asks nobody is a sleep."""
     node, id = question.node_id, question.id
     if question.asks_people:
-        rows.execute(_ADD_QUESTION, (node, id, seq))
+        rows.execute(_ADD_QUESTION, (node, id, seq, of_question(node, id, seq)))
     if question.due is None:
         rows.execute("DELETE FROM timers WHERE id = ?", (id,))
     else:
-        rows.execute(_ADD_TIMER, (node, id, question.due, not question.asks_people))
+        due, sleeps = question.due, not question.asks_people
+        rows.execute(_ADD_TIMER, (node, id, due, sleeps, of_timer(node, id, due, sleeps=sleeps)))
 
 
 class Appended:
@@ -166,6 +176,12 @@ def _changes(entries: Iterable[Entry]) -> dict[int, NodeStatus]:
                 change = changes[entry.node] = NodeStatus()
             change.update(entry.state, entry.at)
     return changes
+
+
+def _status(node: int, status: NodeStatus) -> tuple[Any, ...]:
+    """Return the state and times of a node, with their checksums."""
+    state, started, ended = status.state.value, status.started, status.ended
+    return state, ended, of_state(node, state, ended), started, of_start(node, started)
 
 
 def _count(last: int) -> "itertools.count[int]":

@@ -6,6 +6,7 @@ commit, so it never names an entry that a killed process did not commit.
 """
 
 import os
+import re
 import sqlite3
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from treefold.core.errors import StoreError
+from treefold.stores.side_file import SideFile
 
 CLOSED: Final = 0  # the process of a journal that was closed while others had its log open
 SIZE: Final = 400  # bytes; no mark is longer
 _PROCESS_WIDTH: Final = 20  # digits, so that the number after it can be overwritten in place
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-_FIRST_VERSION: Final = 2  # of the tables that has a journal
+# The process id alone, or a mark; after it may be the end of a longer one.
+_CONTENT: Final = re.compile(rb"\d+( *\n|\Z)")
 
 _LAST: Final = """
     SELECT id, max(seq, coalesce((SELECT max(seq) FROM events), 0)) FROM journal
@@ -66,10 +69,19 @@ def decode_mark(content: bytes) -> CommitMark | None:
         return None
 
 
+def lock_file(journal: str) -> SideFile:
+    """Return the lock file of the journal at this path, which has its mark."""
+    return SideFile(f"{journal}-driver", _CONTENT, SIZE)
+
+
 def read_mark(journal: str) -> CommitMark | None:
-    """Return the mark beside the journal at this path, if there is one."""
+    """Return the mark beside the journal at this path, if there is one.
+
+    Raises:
+        StoreError: what is there is no lock file.
+    """
     try:
-        file = os.open(f"{journal}-driver", os.O_RDONLY)
+        file = lock_file(journal).open(os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -83,7 +95,11 @@ def read_mark(journal: str) -> CommitMark | None:
 def clear_mark(journal: str) -> None:
     """Remove the mark of a deleted journal, because a new one is created at its path."""
     with suppress(OSError):
-        os.truncate(f"{journal}-driver", 0)
+        file = lock_file(journal).open(os.O_RDWR)
+        try:
+            os.ftruncate(file, 0)
+        finally:
+            os.close(file)
 
 
 def new_mark(path: str, journal: str, last: int, *, survives_power_cut: bool) -> CommitMark | None:
@@ -105,7 +121,7 @@ def check_complete(path: str, mark: CommitMark | None, rows: sqlite3.Connection)
     if mark is None or not mark.last or mark.boot not in {"", _boot_id()}:
         return
     (version,) = rows.execute("PRAGMA user_version").fetchone()
-    journal, last = rows.execute(_LAST).fetchone() if version >= _FIRST_VERSION else (None, 0)
+    journal, last = rows.execute(_LAST).fetchone() if version else (None, 0)
     if journal is None:  # either the tables were only in the log, or this is another file
         same = os.path.getsize(path) > 0 and mark.file == _file_id(path)
     else:

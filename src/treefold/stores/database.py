@@ -1,4 +1,4 @@
-"""One SQLite file: created, recognised, upgraded, and its errors translated to StoreError.
+"""One SQLite file: created, recognised, and its errors translated to StoreError.
 
 It does not interpret the tables. Commits survive a killed process, and a power cut unless
 ``synchronous`` is ``"NORMAL"``.
@@ -23,8 +23,9 @@ from treefold.core.errors import (
     UsageError,
 )
 from treefold.core.store import may_block
-from treefold.stores.commit_mark import check_complete, clear_mark, read_mark
-from treefold.stores.schema import STEPS, VERSION, statements
+from treefold.stores.checksums import DamagedRowError, of_journal
+from treefold.stores.commit_mark import check_complete, clear_mark, lock_file, read_mark
+from treefold.stores.schema import STATEMENTS, VERSION, written_statements
 from treefold.stores.urls import is_url, public_name
 
 SQLITE: Final = sqlite3.sqlite_version
@@ -160,6 +161,8 @@ class Database:
             # As in _translated_errors, but without a second generator for every read.
             except _SYSTEM_ERRORS as error:
                 raise _translate(self.path, error) from error
+            except DamagedRowError as error:
+                raise self.damaged(str(error)) from None
             # Something in the file has another type or form than it was written with.
             except (AttributeError, TypeError, ValueError, struct.error) as error:
                 raise self.damaged(f"something in it cannot be read ({error})") from error
@@ -204,6 +207,8 @@ class Database:
             yield
         except _SYSTEM_ERRORS as error:
             raise _translate(self.path, error) from error
+        except DamagedRowError as error:
+            raise self.damaged(str(error)) from None
 
     def _usable(self, busy_timeout: float | None = None) -> sqlite3.Connection:
         """Return the connection; a *busy_timeout* sets how long SQLite waits for a lock."""
@@ -236,7 +241,7 @@ class Database:
             )
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Check that the file belongs to this program; create or upgrade its tables."""
+        """Check that the file belongs to this program; create its tables if it has none."""
         mark = None if self.path == MEMORY else read_mark(self.path)
         with self.snapshot():
             version = self._version(connection)
@@ -248,9 +253,13 @@ class Database:
         if version == VERSION:
             return
         with self.transaction():
-            for step in STEPS[self._version(connection) :]:  # another process may have done some
-                for statement in step:
-                    connection.execute(statement)
+            if self._version(connection) == VERSION:  # another process has created them meanwhile
+                return
+            for statement in STATEMENTS:
+                connection.execute(statement)
+            id = os.urandom(16).hex()
+            new = (1, id, 0, 0, 0, of_journal(id, 0, 0, 0))
+            connection.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?)", new)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -263,10 +272,17 @@ class Database:
             raise self._error("it is the database of another program; give another path")
         if version > VERSION:
             raise self._error(
-                f"a newer treefold has written it (version {version}, this one knows {VERSION}); "
+                f"a newer treefold has written it (version {version}, this one reads {VERSION}); "
                 "install that treefold, or give another path"
             )
-        if not statements(version) <= {sql.strip() for (sql,) in created if sql is not None}:
+        if 0 < version < VERSION:
+            raise self._error(
+                f"an older treefold has written it (version {version}, this one reads {VERSION});"
+                " give another path, and have that treefold write its runs to files for 'treefold"
+                " import': treefold export RUN --tree FILE"
+            )
+        known = written_statements() if version else set[str]()
+        if not known <= {sql.strip() for (sql,) in created if sql is not None}:
             raise self.damaged("its tables are not those that treefold created")
         return version
 
@@ -345,6 +361,7 @@ def _create(path: str) -> None:
         return
     if os.path.isdir(path):
         raise IsADirectoryError(None, "it is a folder")
+    lock_file(path).check()
     with _creating, suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         clear_mark(path)

@@ -13,13 +13,14 @@ from typing import Any, Final
 
 from treefold.core.states import NodeState
 from treefold.core.store import Entry
+from treefold.stores.rows import CALL, check_call
 
 _TIME_LIMIT: Final = 0.25  # seconds; enough for about 50 MB
 _SMALL: Final = 4_000_000  # bytes, which take less than the time limit on any disk
 _TABLES: Final = ("journal", "inbox", "questions", "timers", "nodes", "events", "refs", "texts")
 
 # One step of the recursion is one search in the index, however many events a tree has.
-_TREES_WITH_EVENTS: Final = """
+_TREES_WITH_EVENTS: Final = f"""
     WITH RECURSIVE trees (id) AS (
         SELECT min(tree) FROM events
         UNION ALL
@@ -28,7 +29,7 @@ _TREES_WITH_EVENTS: Final = """
     SELECT trees.id, (
         SELECT found.id FROM nodes AS found
         WHERE found.parent = 0 AND found.call_key = nodes.call_key
-    )
+    ), {CALL}
     FROM trees LEFT JOIN nodes ON nodes.id = trees.id WHERE trees.id IS NOT NULL
 """
 _COUNT_TREES: Final = "SELECT count(*) FROM nodes WHERE parent = 0"
@@ -81,12 +82,16 @@ def find_lost_tree(rows: sqlite3.Connection) -> int | None:
     """Return a tree that is not found by its key though it has events; 0 for the reverse.
 
     The cost grows with the number of trees, not with the number of their events.
+
+    Raises:
+        DamagedRowError: a tree has a wrong checksum, and so perhaps another key.
     """
     count = 0
-    for tree, found in rows.execute(_TREES_WITH_EVENTS):
+    for tree, found, *about in rows.execute(_TREES_WITH_EVENTS):
         count += 1
         if tree != found:
             return tree
+        check_call(about)
     return None if (count,) == rows.execute(_COUNT_TREES).fetchone() else 0
 
 

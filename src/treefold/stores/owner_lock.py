@@ -20,6 +20,7 @@ from treefold.stores.commit_mark import (
     CommitMark,
     decode_mark,
     encode_last,
+    lock_file,
 )
 from treefold.stores.errors import owned_error
 
@@ -40,7 +41,8 @@ class OwnerLock:
 
     def __init__(self, journal: str) -> None:
         self._journal = journal
-        self._path = f"{journal}-driver"
+        self._beside = lock_file(journal)
+        self._path = self._beside.path
         self._file: int | None = None
         self._mark: CommitMark | None = None
 
@@ -49,11 +51,11 @@ class OwnerLock:
 
         Raises:
             StoreOwnedError: the lock is held, in this or another process.
-            StoreError: the lock file cannot be created or locked.
+            StoreError: the lock file cannot be created or locked, or is none.
         """
         with _changing:
             try:
-                file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+                file = self._beside.open(os.O_CREAT | os.O_RDWR)
             except OSError as error:
                 raise StoreError(
                     self._path,
@@ -119,7 +121,7 @@ class OwnerLock:
             return True
         with _changing:
             try:
-                file = os.open(self._path, os.O_RDONLY)
+                file = self._beside.open(os.O_RDONLY)
             except FileNotFoundError:  # the journal never had an owner
                 return False
             except OSError as error:

@@ -1,19 +1,24 @@
-"""Converts entries to rows of the tables and back.
-
-SQLite reports a damaged page only if its structure is damaged, so each row has a checksum of its
-content.
-"""
+"""Converts entries to rows of the tables and back, and checks what each row says."""
 
 import json
+import struct
 from collections.abc import Iterable, Sequence
-from struct import Struct
-from typing import Any, Final
-from zlib import crc32
+from typing import Any, Final, NamedTuple
 
 from treefold.core import version_1
 from treefold.core.question import Escalation, Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry
+from treefold.stores.checksums import (
+    DamagedRowError,
+    of_call,
+    of_call_columns,
+    of_event,
+    of_question,
+    of_start,
+    of_state,
+    of_timer,
+)
 
 ADD_EVENT: Final = """
     INSERT INTO events (seq, tree, node, n, kind, body, at, state, question, settled, crc)
@@ -21,17 +26,20 @@ ADD_EVENT: Final = """
 """
 ADD_NODE: Final = """
     INSERT INTO nodes (
-        id, seq, tree, parent, call_key, place, function, idles, source, inherited,
-        state, started, ended
+        id, seq, tree, parent, call_key, place, function, idles, source, inherited, crc,
+        state, ended, state_crc, started, started_crc
     )
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_EVENT: Final = """
-    events.seq, events.tree, events.node, n, kind, body, at, events.state, question, settled, crc
+EVENT: Final = """
+    events.seq, events.tree, events.node, n, kind, body, at, events.state, question, settled,
+    events.crc
 """
 _EVENT_COLUMNS: Final = 11
-_CALL: Final = "nodes.parent, call_key, place, function, idles, source, inherited"
-EVENTS: Final = f"SELECT {_EVENT} FROM events WHERE tree = ? AND seq > ? ORDER BY seq"
+_CALL: Final = "nodes.parent, place, idles, source, inherited, function, call_key, nodes.crc"
+CALL: Final = f"nodes.id, nodes.seq, nodes.tree, {_CALL}"
+NODE: Final = f"{CALL}, nodes.state, ended, state_crc, started, started_crc"
+EVENTS: Final = f"SELECT {EVENT} FROM events WHERE tree = ? AND seq > ? ORDER BY seq"
 # For the nodes in a JSON list: their state, and their call, which belongs to their first event.
 # Joining the nodes with the events would search for a call for every event, and takes longer.
 NODES: Final = f"""
@@ -41,15 +49,16 @@ NODES: Final = f"""
         {_CALL}
     FROM json_each(?) AS asked CROSS JOIN nodes ON nodes.id = asked.value
 """
+QUESTIONS: Final = "SELECT node, id, seq, crc FROM questions"
+TIMERS: Final = "SELECT node, id, due, sleeps, crc FROM timers"
 # A question whose entry is lost yields a row of NULLs, so that the damage does not hide it.
-_QUESTIONS: Final = f"""
-    SELECT {_EVENT}, {_CALL}, questions.id
+_ASKED: Final = f"""
+    SELECT {EVENT}, questions.node, questions.id, questions.seq, questions.crc
     FROM questions LEFT JOIN events ON events.seq = questions.seq
-    LEFT JOIN nodes ON nodes.id = events.node AND nodes.seq = events.seq
 """
-PENDING_QUESTIONS: Final = f"{_QUESTIONS} ORDER BY questions.seq"
+PENDING_QUESTIONS: Final = f"{_ASKED} ORDER BY questions.seq"
 UNANSWERED_QUESTIONS: Final = f"""
-    {_QUESTIONS}
+    {_ASKED}
     WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id)
     ORDER BY questions.seq
 """
@@ -67,9 +76,21 @@ PAST_RUNS: Final = """
 
 # Attributes of a question that most do not have.
 _MORE: Final = ("form", "default", "expires", "to", "notified", "deadline")
-_NUMBERS: Final = Struct("<qqqd")
 _NO_TEXTS: Final[dict[str, str]] = {}  # shared by all entries: creating many dicts is slow
 _STATES: Final[dict[str, NodeState]] = {state.value: state for state in NodeState}
+
+
+class Top(NamedTuple):
+    """The row of the top-level call of a tree; see ``top_of_row``."""
+
+    id: int
+    number: int
+    key: str
+    function: str
+    source: int
+    state: str
+    started: float | None
+    ended: float | None
 
 
 def event_row(seq: int, entry: Entry) -> tuple[Any, ...]:
@@ -80,11 +101,11 @@ def event_row(seq: int, entry: Entry) -> tuple[Any, ...]:
     state = None if entry.state is None else entry.state.value
     question = None if entry.question is None else dump_question(entry.question)
     settled = entry.settled
-    crc = _entry_checksum(tree, node, number, kind, body, at, state, question, settled, entry.call)
+    crc = of_event(seq, tree, node, number, kind, body, at, state, question, settled)
     return seq, tree, node, number, kind, encode_text(body), at, state, question, settled, crc
 
 
-def node_row(seq: int, entry: Entry, call: Call) -> tuple[Any, ...]:
+def call_row(seq: int, entry: Entry, call: Call) -> tuple[Any, ...]:
     """Return the row in ``nodes`` for the first entry of a node, without its state and times."""
     return (
         entry.node,
@@ -97,6 +118,7 @@ def node_row(seq: int, entry: Entry, call: Call) -> tuple[Any, ...]:
         int(call.idles),
         call.source,
         call.inherited,
+        of_call(entry.node, entry.tree, seq, call),
     )
 
 
@@ -106,14 +128,81 @@ def first_nodes(events: Iterable[Sequence[Any]]) -> list[int]:
 
 
 def calls_by_seq(nodes: Iterable[Sequence[Any]]) -> dict[int, Call]:
-    """Return the calls in these rows of ``nodes``, by the position of their entry."""
-    return {seq: _call_of_row(call) for seq, _, _, _, _, _, *call in nodes}
+    """Return the calls in these rows of NODES, by the position of their entry.
+
+    Raises:
+        DamagedRowError: one has a wrong checksum.
+    """
+    return {row[0]: call_of_row((row[1], row[0], row[2], *row[6:])) for row in nodes}
 
 
-def question_entry(row: Sequence[Any]) -> Entry | None:
-    """Return the entry of a row of PENDING_QUESTIONS; None if its checksum is wrong."""
-    call = row[_EVENT_COLUMNS:]
-    return entry_of_row(row[:_EVENT_COLUMNS], None if call[0] is None else _call_of_row(call))
+def call_of_row(row: Sequence[Any]) -> Call:
+    """Return the call of a node; the columns are those of CALL.
+
+    Raises:
+        DamagedRowError: it has a wrong checksum.
+    """
+    function, key = check_call(row)
+    _, _, _, parent, index, idles, source, inherited, _, _, _ = row
+    return Call(
+        parent=parent,
+        key=key,
+        index=index,
+        function=function,
+        idles=bool(idles),
+        source=source,
+        inherited=inherited,
+    )
+
+
+def check_call(row: Sequence[Any]) -> tuple[str, str]:
+    """Check the call of a node, and return its function and key; the columns are those of CALL.
+
+    Raises:
+        DamagedRowError: it has a wrong checksum.
+    """
+    id, seq, tree, parent, index, idles, source, inherited, function, key, crc = row
+    function, key = decode_text(function), decode_text(key)
+    try:
+        found = of_call_columns(
+            id, tree, seq, parent, index, idles, source, inherited, function, key
+        )
+    except struct.error:  # a column is no number any more
+        found = None
+    if found != crc:
+        raise _wrong(f"node {id}")
+    return function, key
+
+
+def top_of_row(row: Sequence[Any]) -> Top:
+    """Return a top-level call; the columns are those of NODE.
+
+    Raises:
+        DamagedRowError: it has a wrong checksum.
+    """
+    *about, state, ended, state_crc, started, started_crc = row
+    function, key = check_call(about)
+    id, number, source = row[0], row[4], row[6]
+    if of_state(id, state, ended) != state_crc or of_start(id, started) != started_crc:
+        raise _wrong(f"the state of node {id}")
+    return Top(id, number, key, function, source, state, started, ended)
+
+
+def timers_of_rows(rows: Iterable[Sequence[Any]]) -> dict[int, float | None]:
+    """Return the nodes with a timer, and when the first of their sleeps ends; None if none sleeps.
+
+    *rows* are those of TIMERS.
+
+    Raises:
+        DamagedRowError: one has a wrong checksum.
+    """
+    found: dict[int, float | None] = {}
+    for node, id, due, sleeps, crc in rows:
+        if of_timer(node, id, due, sleeps=bool(sleeps)) != crc:
+            raise _wrong(f"the timer of question {id}")
+        before = found.get(node)
+        found[node] = (due if before is None else min(due, before)) if sleeps else before
+    return found
 
 
 def runs_of_rows(rows: Iterable[Sequence[Any]]) -> list[list[float]]:
@@ -126,26 +215,45 @@ def runs_of_rows(rows: Iterable[Sequence[Any]]) -> list[list[float]]:
     return list(runs.values())
 
 
-def _call_of_row(row: Sequence[Any]) -> Call:
-    parent, key, index, function, idles, source, inherited = row
-    return Call(
-        parent=parent,
-        key=decode_text(key),
-        index=index,
-        function=decode_text(function),
-        idles=bool(idles),
-        source=source,
-        inherited=inherited,
-    )
+def asking_nodes(rows: Iterable[Sequence[Any]]) -> set[int]:
+    """Return the nodes that have a pending question; *rows* are those of QUESTIONS.
+
+    Raises:
+        DamagedRowError: one has a wrong checksum.
+    """
+    found: set[int] = set()
+    for node, id, seq, crc in rows:
+        if of_question(node, id, seq) != crc:
+            raise _wrong(f"question {id}")
+        found.add(node)
+    return found
 
 
-def entry_of_row(row: Sequence[Any], call: Call | None) -> Entry | None:
-    """Return the entry that was written as *row*; None if its checksum is wrong."""
-    seq, tree, node, number, kind, body, at, state, question, settled, crc = row
-    if not isinstance(body, str):
-        body = decode_text(body)
-    if _entry_checksum(tree, node, number, kind, body, at, state, question, settled, call) != crc:
-        return None
+def asked_question(row: Sequence[Any]) -> Question:
+    """Return the question of a row of PENDING_QUESTIONS.
+
+    Raises:
+        DamagedRowError: the question or its entry is missing, or has a wrong checksum.
+    """
+    about = row[_EVENT_COLUMNS:]
+    asking_nodes([about])
+    id = about[1]
+    if row[0] is None:
+        raise DamagedRowError(f"the entry of question {id} is missing")
+    question = entry_of_row(row[:_EVENT_COLUMNS], None).question
+    if question is None or question.id != id:
+        raise DamagedRowError(f"the entry of question {id} is another one")
+    return question
+
+
+def entry_of_row(row: Sequence[Any], call: Call | None) -> Entry:
+    """Return the entry that was written as *row*; the columns are those of EVENT.
+
+    Raises:
+        DamagedRowError: it has a wrong checksum.
+    """
+    body = check_event(row)
+    seq, tree, node, number, kind, _, at, state, question, settled, _ = row
     return Entry(
         tree=tree,
         node=node,
@@ -162,26 +270,22 @@ def entry_of_row(row: Sequence[Any], call: Call | None) -> Entry | None:
     )
 
 
-def _entry_checksum(  # noqa: PLR0913 - one for each column
-    tree: int,
-    node: int,
-    number: int,
-    kind: str,
-    body: str,
-    at: float | None,
-    state: str | None,
-    question: str | None,
-    settled: str | None,
-    call: Call | None,
-) -> int:
-    """Return the checksum of an entry without its texts."""
-    # Packing the numbers is faster than formatting them as text.
-    numbers = _NUMBERS.pack(tree, node, number, -1.0 if at is None else at)
-    text = f"{kind} {state} {settled} {question} {body}"
-    if call is not None:
-        text += f" {call.parent} {call.key} {call.index} {call.function}"
-        text += f" {call.idles} {call.source} {call.inherited}"
-    return crc32(text.encode("utf-8", "surrogatepass"), crc32(numbers))
+def check_event(row: Sequence[Any]) -> str:
+    """Check an event, and return its body; the columns are those of EVENT.
+
+    Raises:
+        DamagedRowError: it has a wrong checksum.
+    """
+    seq, tree, node, number, kind, body, at, state, question, settled, crc = row
+    if not isinstance(body, str):
+        body = decode_text(body)
+    if of_event(seq, tree, node, number, kind, body, at, state, question, settled) != crc:
+        raise _wrong(f"entry {seq}")
+    return body
+
+
+def _wrong(what: str) -> DamagedRowError:
+    return DamagedRowError(f"{what} has a wrong checksum")
 
 
 def dump_question(question: Question) -> str:
@@ -209,11 +313,6 @@ def load_question(json_text: str) -> Question:
         key=version_1.key_of_question(QuestionKind(kind), text) if key is None else key,
         **more,
     )
-
-
-def checksum(text: str) -> int:
-    """Return the CRC-32 of a text."""
-    return crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def pack_hash(hash: str) -> str | bytes:

@@ -1,6 +1,6 @@
-"""The tables of the database, as the steps from each version to the next.
+"""The tables of the database.
 
-A step that was released is never changed; a new one is added instead.
+Columns whose names end in ``crc`` have the checksums of the others (``checksums.py``).
 """
 
 from functools import cache
@@ -41,11 +41,10 @@ _JOURNAL: Final = (
         id TEXT NOT NULL,
         seq INTEGER NOT NULL,
         node INTEGER NOT NULL,
-        number INTEGER NOT NULL
+        number INTEGER NOT NULL,
+        crc INTEGER NOT NULL
     )
     """,
-    "INSERT INTO journal VALUES (1, lower(hex(randomblob(16))), 0, 0, 0)",
-    # SQLite reports a damaged page only if its structure is; the checksums cover the content.
     """
     CREATE TABLE events (
         seq INTEGER PRIMARY KEY,
@@ -80,6 +79,9 @@ _JOURNAL: Final = (
         state TEXT NOT NULL,
         started REAL,
         ended REAL,
+        crc INTEGER NOT NULL,
+        state_crc INTEGER NOT NULL,
+        started_crc INTEGER,
         UNIQUE (parent, call_key)
     )
     """,
@@ -101,10 +103,18 @@ _JOURNAL: Final = (
         node INTEGER NOT NULL,
         id TEXT NOT NULL UNIQUE,
         seq INTEGER NOT NULL,
+        crc INTEGER NOT NULL,
         PRIMARY KEY (node, id)
     ) WITHOUT ROWID
     """,
-    "CREATE TABLE inbox (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, question TEXT)",
+    """
+    CREATE TABLE inbox (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        body TEXT NOT NULL,
+        question TEXT,
+        crc INTEGER NOT NULL
+    )
+    """,
     "CREATE UNIQUE INDEX inbox_by_question ON inbox (question) WHERE question IS NOT NULL",
 )
 
@@ -117,6 +127,7 @@ _TIMERS: Final = (
         id TEXT NOT NULL UNIQUE,
         due REAL NOT NULL,
         sleeps INTEGER NOT NULL,
+        crc INTEGER NOT NULL,
         PRIMARY KEY (node, id)
     ) WITHOUT ROWID
     """,
@@ -130,12 +141,11 @@ _PAST_RUNS: Final = (
     """,
 )
 
-STEPS: Final = (_SESSIONS, _JOURNAL, _TIMERS, _PAST_RUNS)
-VERSION: Final = len(STEPS)
+VERSION: Final = 4  # of the tables
+STATEMENTS: Final = (*_SESSIONS, *_JOURNAL, *_TIMERS, *_PAST_RUNS)
 
 
 @cache
-def statements(version: int) -> frozenset[str]:
-    """Return the statements that create the tables of this version, as SQLite keeps them."""
-    all_statements = (statement.strip() for step in STEPS[:version] for statement in step)
-    return frozenset(statement for statement in all_statements if statement.startswith("CREATE "))
+def written_statements() -> frozenset[str]:
+    """Return the statements that create the tables, as SQLite keeps them."""
+    return frozenset(statement.strip() for statement in STATEMENTS)

@@ -7,7 +7,6 @@ for a lock of this process. The store does not interpret the entries.
 import json
 import math
 import os
-import re
 import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
@@ -22,34 +21,44 @@ from treefold.core.states import NodeState
 from treefold.core.store import Entry, Message, TreeRow
 from treefold.stores.appender import Appender
 from treefold.stores.broadcast_file import BroadcastFile
+from treefold.stores.checksums import of_journal, of_message, of_text
 from treefold.stores.commit_mark import CommitMark, new_mark
 from treefold.stores.database import MEMORY, PATIENCE, Database, Synchronous, absolute
 from treefold.stores.deprecated import FormerNames
 from treefold.stores.errors import forked_error, not_owner_error, owned_error, still_open_error
+from treefold.stores.file_owner import refuse_other_owner
 from treefold.stores.file_system import read_mounts, refuse_network
 from treefold.stores.integrity import check_indexes, damage_in_tree, find_lost_tree
 from treefold.stores.node_status import OpenNode, parked_trees, sleeping_trees
 from treefold.stores.owner_lock import OwnerLock
 from treefold.stores.rows import (
+    CALL,
+    EVENT,
     EVENTS,
+    NODE,
     NODES,
     PAST_RUNS,
     PENDING_QUESTIONS,
+    QUESTIONS,
+    TIMERS,
     UNANSWERED_QUESTIONS,
+    asked_question,
+    asking_nodes,
     calls_by_seq,
-    checksum,
+    check_call,
+    check_event,
     decode_text,
     encode_text,
     entry_of_row,
     first_nodes,
     pack_hash,
-    question_entry,
     runs_of_rows,
+    timers_of_rows,
+    top_of_row,
     unpack_hash,
 )
 from treefold.stores.sessions import SqliteSessions
 
-_ID: Final = re.compile("[0-9a-f]{32}")
 _MAX_INTEGER: Final = 2**63 - 1  # in SQLite
 _IS_OPEN: Final = "state IN ('waiting', 'running', 'paused')"  # exactly as in the index
 
@@ -57,38 +66,38 @@ _IS_OPEN: Final = "state IN ('waiting', 'running', 'paused')"  # exactly as in t
 _LAST_SEQ: Final = """
     SELECT max(journal.seq, coalesce((SELECT max(seq) FROM events), 0)) FROM journal
 """
-_NUMBERS: Final = """
-    SELECT max(journal.seq, coalesce((SELECT max(seq) FROM events), 0)),
-        max(
-            journal.node,
-            coalesce((SELECT max(id) FROM nodes), 0),
-            coalesce((SELECT max(id + inherited) FROM nodes WHERE source > 0), 0)
-        ),
-        max(journal.number, coalesce((SELECT max(place) FROM nodes WHERE parent = 0), 0))
-    FROM journal
+_JOURNAL: Final = "SELECT id, seq, node, number, crc FROM journal"
+_HIGHEST_SEQ: Final = "SELECT coalesce(max(seq), 0) FROM events"
+_HIGHEST_PLACE: Final = "SELECT coalesce(max(place), 0) FROM nodes WHERE parent = 0"
+# The newest node and tree, and all forks, each of which has ids for the calls that it shares.
+_NEWEST: Final = f"""
+    SELECT {CALL} FROM nodes WHERE id IN (
+        (SELECT max(id) FROM nodes), (SELECT max(id) FROM nodes WHERE parent = 0)
+    )
+    UNION SELECT {CALL} FROM nodes WHERE source > 0
 """
 _TEXTS: Final = """
     SELECT hash, texts.text, crc FROM refs JOIN texts ON texts.id = refs.text WHERE tree = ?
 """
-_TREES: Final = """
-    SELECT id, place, call_key, function, state, source, started, ended
-    FROM nodes WHERE parent = 0 AND id > ? ORDER BY id
+_TREES: Final = f"SELECT {NODE} FROM nodes WHERE parent = 0 AND id > ? ORDER BY id"
+_LAST: Final = f"""
+    SELECT {EVENT} FROM events WHERE tree = ? AND at IS NOT NULL ORDER BY seq DESC LIMIT 1
 """
-_LAST: Final = """
-    SELECT at FROM events WHERE tree = ? AND at IS NOT NULL ORDER BY seq DESC LIMIT 1
+_FIND: Final = f"""
+    SELECT tree, (SELECT tree FROM events WHERE node = nodes.id AND n = 1), {CALL}
+    FROM nodes WHERE id = ?
+    UNION ALL
+    SELECT id, id, {CALL} FROM nodes WHERE source > 0 AND ? > id AND ? <= id + inherited
 """
-_FIND: Final = """
-    SELECT tree, (SELECT tree FROM events WHERE node = nodes.id AND n = 1) FROM nodes WHERE id = ?
-    UNION ALL SELECT id, id FROM nodes WHERE source > 0 AND ? > id AND ? <= id + inherited
-"""
-_OPEN_NODES: Final = f"""
-    SELECT tree, id, parent, idles,
-        EXISTS (SELECT 1 FROM questions WHERE questions.node = nodes.id),
-        (SELECT min(due) FROM timers WHERE timers.node = nodes.id AND sleeps)
-    FROM nodes WHERE {_IS_OPEN}
-"""
-_TIMERS: Final = """
-    SELECT due, tree FROM timers JOIN nodes ON nodes.id = timers.node
+_FIND_KEY: Final = f"SELECT {CALL} FROM nodes WHERE parent = 0 AND call_key = ?"
+_OPEN_NODES: Final = f"SELECT {CALL} FROM nodes WHERE {_IS_OPEN}"
+_SET_NUMBERS: Final = "UPDATE journal SET seq = ?, node = ?, number = ?, crc = ?"
+_IS_ASKED: Final = "SELECT 1 FROM questions WHERE id = ?"
+_POST: Final = "INSERT INTO inbox (body, question, crc) VALUES (?, ?, 0) ON CONFLICT DO NOTHING"
+_SET_CRC: Final = "UPDATE inbox SET crc = ? WHERE id = ?"
+_INBOX: Final = "SELECT id, body, question, crc FROM inbox ORDER BY id"
+_DUE: Final = """
+    SELECT due, nodes.tree FROM timers JOIN nodes ON nodes.id = timers.node
     WHERE due > ? AND due <= ? ORDER BY due LIMIT ?
 """
 _DELETE_TREE: Final = (
@@ -164,10 +173,15 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
 
     def _read_id(self) -> str:
         with self._reader.snapshot() as rows:
-            (id,) = rows.execute("SELECT id FROM journal").fetchone()
-            if not _ID.fullmatch(id):
-                raise self._reader.damaged("the id of the journal is wrong")
-            return id
+            return self._journal(rows)[0]
+
+    def _journal(self, rows: sqlite3.Connection) -> tuple[str, int, int, int]:
+        """Return the id of the journal, and the highest numbers of deleted rows."""
+        *about, crc = rows.execute(_JOURNAL).fetchone()
+        id, seq, node, number = about
+        if of_journal(id, seq, node, number) != crc:
+            raise self._reader.damaged("the row about the journal has a wrong checksum")
+        return id, seq, node, number
 
     def acquire(self) -> bool:
         with self._changing:
@@ -177,16 +191,17 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             former = self._acquire_lock()
             self._owned = True
             self._appender = None
-            if self._broadcasts is not None:
-                self._broadcasts.remove()
             return former is not None and bool(former.process)
 
     def _acquire_lock(self) -> CommitMark | None:
         """Acquire the lock and check the file; return the mark of the last owner."""
         if self._lock is None:
             return None
+        refuse_other_owner(self.name)
         former = self._lock.acquire()
         try:
+            if self._broadcasts is not None:
+                self._broadcasts.remove()
             last, survives = self._checked_last(), self._synchronous == "FULL"
             self._lock.write_mark(new_mark(self.name, self.id, last, survives_power_cut=survives))
         except BaseException:
@@ -235,11 +250,10 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             begun = first_nodes(events)
             asked = begun if after or tree in begun else [tree, *begun]
             nodes = rows.execute(NODES, (json.dumps(asked),)).fetchall() if asked else []
+            if events and len(nodes) < len(asked):
+                raise self._reader.damaged(f"tree {tree}: entries or nodes are missing")
             calls = calls_by_seq(nodes)
-            found = [
-                entry_of_row(row, calls.get(row[0])) or self._damaged_entry(row[0])
-                for row in events
-            ]
+            found = [entry_of_row(row, calls.get(row[0])) for row in events]
             if after:
                 self._check_numbers(found)
             elif damage := damage_in_tree(tree, found, nodes):
@@ -249,7 +263,8 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
     def texts(self, tree: int) -> dict[str, str]:
         with self._reader.snapshot() as rows:
             found = rows.execute(_TEXTS, (tree,)).fetchall()
-        return {unpack_hash(hash): self._checked(hash, text, crc) for hash, text, crc in found}
+        unpacked = ((unpack_hash(hash), text, crc) for hash, text, crc in found)
+        return {hash: self._checked(hash, text, crc) for hash, text, crc in unpacked}
 
     def text(self, hash: str) -> str:
         with self._reader.snapshot() as rows:
@@ -260,33 +275,30 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
                 raise self._reader.damaged(f"the text with the hash {hash} is missing")
         return self._checked(hash, *found)
 
-    def _checked(self, hash: str | bytes, stored: str | bytes, crc: int) -> str:
+    def _checked(self, hash: str, stored: str | bytes, crc: int) -> str:
         text = decode_text(stored)
-        if checksum(text) != crc:
-            found = unpack_hash(hash)
-            raise self._reader.damaged(f"the text with the hash {found} has a wrong checksum")
+        if of_text(hash, text.encode("utf-8", "surrogatepass")) != crc:
+            raise self._reader.damaged(f"the text with the hash {hash} has a wrong checksum")
         return text
 
     def trees(
         self, *, after: int = 0, limit: int | None = None, open: bool | None = None
     ) -> list[TreeRow]:
         with self._reader.snapshot() as rows:
-            opened = [OpenNode(*row) for row in rows.execute(_OPEN_NODES)]
+            opened = self._open_nodes(rows)
             parked, asleep = parked_trees(opened), sleeping_trees(opened)
             listed = rows.execute(_TREES, (after,))
             if open is not None:
                 listed = (row for row in listed if (row[0] in parked) == open)
-            wanted = list(islice(listed, limit))
-            last = {
-                id: at for id, *_ in wanted if id in parked for (at,) in rows.execute(_LAST, (id,))
-            }
+            wanted = list(map(top_of_row, islice(listed, limit)))
+            last = {top.id: _last(rows, top.id) for top in wanted if top.id in parked}
             driven = bool(parked) and self.is_owned()
             found = [
                 TreeRow(
                     id=id,
                     number=number,
-                    key=decode_text(key),
-                    function=decode_text(function),
+                    key=key,
+                    function=function,
                     state=NodeState(state),
                     open=id in parked,
                     parked=bool(parked.get(id)),
@@ -297,10 +309,21 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
                     driven=driven and id in parked,
                     asleep_until=asleep.get(id),
                 )
-                for id, number, key, function, state, source, started, ended in wanted
+                for id, number, key, function, source, state, started, ended in wanted
             ]
         self._check_trees(found, parked, after=after, is_all=limit is None and open is None)
         return found
+
+    def _open_nodes(self, rows: sqlite3.Connection) -> list[OpenNode]:
+        """Return the calls that have not ended."""
+        asking = asking_nodes(rows.execute(QUESTIONS))
+        wakes = timers_of_rows(rows.execute(TIMERS))
+        nodes: list[OpenNode] = []
+        for row in rows.execute(_OPEN_NODES):
+            check_call(row)
+            id, _, tree, parent, _, idles, *_ = row
+            nodes.append(OpenNode(tree, id, parent, bool(idles), id in asking, wakes.get(id)))
+        return nodes
 
     def _check_trees(
         self, found: Sequence[TreeRow], parked: Mapping[int, bool], *, after: int, is_all: bool
@@ -315,20 +338,28 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
     def find(self, *, node: int) -> int | None:
         if not 0 < node <= _MAX_INTEGER:
             return None
-        if (found := self._row(_FIND, node, node, node)) is None:
-            return None
-        tree, in_events = found
-        if tree != in_events:
-            raise self._reader.damaged(f"node {node} and its first entry are in different trees")
-        return tree
+        with self._reader.snapshot() as rows:
+            found = rows.execute(_FIND, (node, node, node)).fetchone()
+            if found is None:
+                return None
+            tree, in_events, *about = found
+            check_call(about)
+            if tree != in_events:
+                raise self._reader.damaged(
+                    f"node {node} and its first entry are in different trees"
+                )
+            return tree
 
     def find_key(self, key: str) -> int | None:
-        search = "SELECT id FROM nodes WHERE parent = 0 AND call_key = ?"
-        found = self._row(search, encode_text(key))
-        if found is None and self._owned and not self._keys_checked:
+        with self._reader.snapshot() as rows:
+            found = rows.execute(_FIND_KEY, (encode_text(key),)).fetchone()
+            if found is not None:
+                check_call(found)
+                return found[0]
+        if self._owned and not self._keys_checked:
             # If the index hid the key, a finished call would be made again.
             self._check_keys()
-        return found and found[0]
+        return None
 
     def _check_keys(self) -> None:
         """Check that every tree is found by its key; once, since only this process adds keys."""
@@ -341,8 +372,20 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         return self._row("SELECT count(*) FROM events WHERE node = ?", node)[0]
 
     def highest(self) -> tuple[int, int]:
-        _, node, number = self._row(_NUMBERS)
-        return node, number
+        with self._reader.snapshot() as rows:
+            _, node, number = self._highest(rows)
+            return node, number
+
+    def _highest(self, rows: sqlite3.Connection) -> tuple[int, int, int]:
+        """Return the highest position, node id and tree number, those of deleted rows included."""
+        _, seq, node, number = self._journal(rows)
+        for row in rows.execute(_NEWEST):
+            check_call(row)
+            id, _, _, _, _, _, source, inherited, *_ = row
+            node = max(node, id, id + inherited if source else 0)
+        (last,) = rows.execute(_HIGHEST_SEQ).fetchone()
+        (place,) = rows.execute(_HIGHEST_PLACE).fetchone()
+        return max(seq, last), node, max(number, place)
 
     def past_runs(self, function: str, limit: int) -> list[list[float]]:
         with self._reader.snapshot() as rows:
@@ -355,36 +398,35 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
     def questions(self, *, answered: bool = False) -> list[Question]:
         search = PENDING_QUESTIONS if answered else UNANSWERED_QUESTIONS
         with self._reader.snapshot() as rows:
-            return [self._question(id, row) for *row, id in rows.execute(search)]
-
-    def _question(self, id: str, row: Sequence[Any]) -> Question:
-        entry = None if row[0] is None else question_entry(row)
-        if entry is None or entry.question is None or entry.question.id != id:
-            raise self._reader.damaged(f"question {id} is missing, or has a wrong checksum")
-        return entry.question
+            return list(map(asked_question, rows.execute(search)))
 
     def timers(
         self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None
     ) -> list[tuple[float, int]]:
         with self._reader.snapshot() as rows:
             most = -1 if limit is None else limit
-            return rows.execute(_TIMERS, (after, until, most)).fetchall()
+            return rows.execute(_DUE, (after, until, most)).fetchall()
 
     def post(self, body: str, *, question: str | None = None) -> bool:
         with self._writer.transaction() as rows:
-            if question is None:
-                rows.execute("INSERT INTO inbox (body) VALUES (?)", (encode_text(body),))
-                return True
-            return rows.execute(
-                "INSERT INTO inbox (body, question) SELECT ?, id FROM questions WHERE id = ?"
-                " ON CONFLICT DO NOTHING",
-                (encode_text(body), question),
-            ).rowcount == 1  # fmt: skip
+            if question is not None and not _any(rows, _IS_ASKED, question):
+                return False
+            posted = rows.execute(_POST, (encode_text(body), question))
+            if posted.rowcount != 1:  # it has been answered
+                return False
+            id = posted.lastrowid or 0
+            rows.execute(_SET_CRC, (of_message(id, body, question), id))
+            return True
 
     def inbox(self) -> list[Message]:
         with self._reader.snapshot() as rows:
-            found = rows.execute("SELECT id, body FROM inbox ORDER BY id")
-            return [Message(id, decode_text(body)) for id, body in found]
+            return [self._message(*row) for row in rows.execute(_INBOX)]
+
+    def _message(self, id: int, stored: str | bytes, question: str | None, crc: int) -> Message:
+        body = decode_text(stored)
+        if of_message(id, body, question) != crc:
+            raise self._reader.damaged(f"message {id} has a wrong checksum")
+        return Message(id, body)
 
     def done(self, message: int) -> None:
         self._check_owned()
@@ -408,10 +450,8 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
                 raise still_open_error(tree)
             if _any(rows, "SELECT 1 FROM nodes WHERE source = ? AND source > 0", tree):
                 raise forked_error(tree)
-            rows.execute(
-                "UPDATE journal SET seq = ?, node = ?, number = ?",
-                rows.execute(_NUMBERS).fetchone(),
-            )
+            numbers = self._highest(rows)
+            rows.execute(_SET_NUMBERS, (*numbers, of_journal(self.id, *numbers)))
             for statement in _DELETE_TREE:
                 rows.execute(statement, {"tree": tree})
 
@@ -478,9 +518,6 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
                 raise ValueError("the row about the journal itself is missing")
             return found
 
-    def _damaged_entry(self, seq: int) -> Entry:
-        raise self._reader.damaged(f"entry {seq} has a wrong checksum")
-
 
 def _has_log(path: str) -> bool:
     """Whether entries are still in the write-ahead log, because others have the file open."""
@@ -490,5 +527,13 @@ def _has_log(path: str) -> bool:
         return False
 
 
-def _any(rows: sqlite3.Connection, statement: str, value: int) -> bool:
+def _last(rows: sqlite3.Connection, tree: int) -> float | None:
+    """Return the time of the last event of a tree that has one."""
+    if (row := rows.execute(_LAST, (tree,)).fetchone()) is None:
+        return None
+    check_event(row)
+    return row[6]
+
+
+def _any(rows: sqlite3.Connection, statement: str, value: int | str) -> bool:
     return rows.execute(statement, (value,)).fetchone() is not None

@@ -5,18 +5,20 @@ exported together with the trees that it was forked from.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
 from treefold.core.errors import FencedError, StoreError, UnknownNodeError
+from treefold.core.events import TreeImported
+from treefold.core.journaling import entry_of
 from treefold.core.question import Escalation, Question, QuestionKind
-from treefold.core.shared_store import Batch, SharedStore, Ticket, is_shared
+from treefold.core.shared_store import Batch, SharedStore, is_shared
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry, Store
-from treefold.core.value_codec import texts_in
+from treefold.core.value_codec import ValueEncoder, texts_in
 from treefold.stores.private_file import write_file
 
 FORMAT: Final = "treefold journal"
@@ -71,10 +73,11 @@ def export_tree(store: Store, tree: int, path: str | Path) -> None:
 def import_tree(store: Store, path: str | Path) -> int:
     """Import a file that ``export_tree`` wrote, all or nothing; return the id of the tree.
 
-    All nodes get new ids, and a key that is taken is dropped. A tree that was open stays open. Call
-    ``store.acquire()`` before, and do not use the store in a runtime at the same time, which would
-    give the same ids to its own calls. Neither applies to a store with several owners: there, an
-    open tree is run by the next worker that is free.
+    All nodes get new ids, and a key that is taken is dropped. A tree that was open stays open, and
+    no process runs it until a person does ``runtime.resume(id)`` or ``treefold resume``: the file
+    may be from anybody, and what it says was to be done is done then. Call ``store.acquire()``
+    before, and do not use the store in a runtime at the same time, which would give the same ids to
+    its own calls; neither applies to a store with several owners.
 
     Raises:
         StoreError: the file cannot be read, is damaged, or is from a newer version.
@@ -98,6 +101,7 @@ def import_tree(store: Store, path: str | Path) -> int:
         tree, entries = _read(content)
         renumbering = _Renumbering(store, entries)
         renumbered = [renumbering.entry(entry) for entry in entries]
+        renumbered += _marks(renumbered)
         new = renumbering.ids[tree]
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StoreError(file, f"it cannot be imported: {_message(error)}") from error
@@ -108,19 +112,24 @@ def import_tree(store: Store, path: str | Path) -> int:
     return new
 
 
+def _marks(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the last entry of each tree, which says that it was imported."""
+    numbers: dict[int, int] = {}
+    for entry in entries:
+        if entry.node == entry.tree:
+            numbers[entry.node] = max(entry.number, numbers.get(entry.node, 0))
+    return [
+        entry_of(TreeImported(tree), ValueEncoder(), tree=tree, number=number + 1)
+        for tree, number in numbers.items()
+    ]
+
+
 def _submit(store: SharedStore, entries: Sequence[Entry]) -> None:
-    """Write *entries* as trees without an owner; those that are open are owed."""
+    """Write *entries* as trees without an owner, which are not owed."""
     trees: dict[int, list[Entry]] = {}
-    states: dict[int, dict[int, NodeState]] = {}
     for entry in entries:
         trees.setdefault(entry.tree, []).append(entry)
-        if entry.state is not None:
-            states.setdefault(entry.tree, {})[entry.node] = entry.state
-    batches: list[Batch] = []
-    for tree, its_entries in trees.items():
-        is_open = not all(state.final for state in states.get(tree, {}).values())
-        tickets = [Ticket(node=tree)] if is_open else []
-        batches.append(Batch(ownership=None, entries=its_entries, tickets=tickets))
+    batches = [Batch(ownership=None, entries=its_entries) for its_entries in trees.values()]
     for outcome in store.append_batches(batches):
         if isinstance(outcome, FencedError):
             raise outcome

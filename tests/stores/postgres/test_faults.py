@@ -17,6 +17,7 @@ from treefold import StoreBusyError, StoreError
 from treefold.core.errors import ClosedError, InvalidValueError, UsageError
 from treefold.core.store import nonblocking
 from treefold.stores.postgres import PostgresStore, grant, migrate, upgrade
+from treefold.stores.postgres.migration import VERSION
 
 SECRET = "s3cret-passw0rd"
 
@@ -113,16 +114,15 @@ def test_a_role_that_may_not_read_the_journal(postgres_url: str):
 def test_a_journal_of_another_version(postgres_url: str):
     schema = postgres_url.rpartition("=")[2]
     migrate(postgres_url)
-    sql(f"UPDATE {schema}.journal SET version = 0")
-    said = refused(lambda: PostgresStore(postgres_url))
-    assert "an older treefold has created it (version 0, this one needs 1)" in said
-    assert said.endswith("have its owner run: treefold store upgrade URL")
-    sql(f"UPDATE {schema}.journal SET version = 1")
-    assert upgrade(postgres_url) == (1, 1)  # writes the functions anew
-    sql(f"UPDATE {schema}.journal SET version = 9")
+    assert upgrade(postgres_url) == (VERSION, VERSION)  # writes the functions anew
     for act in (lambda: PostgresStore(postgres_url), lambda: upgrade(postgres_url)):
+        sql(f"UPDATE {schema}.journal SET version = 1")
         said = refused(act)
-        assert "a newer treefold has upgraded it (version 9, this one knows 1)" in said
+        assert f"an older treefold has created it (version 1, this one reads {VERSION})" in said
+        assert said.endswith("for 'treefold import': treefold export RUN --tree FILE")
+        sql(f"UPDATE {schema}.journal SET version = 9")
+        said = refused(act)
+        assert f"a newer treefold has upgraded it (version 9, this one reads {VERSION})" in said
 
 
 def test_a_schema_with_tables_of_another_program(postgres_url: str):

@@ -1,8 +1,8 @@
 """Downloads a file of a package from the registry that pip, or uv, is configured to use."""
 
 import contextlib
+import importlib.machinery
 import importlib.metadata
-import importlib.util
 import os
 import re
 import shutil
@@ -44,7 +44,7 @@ def download(
         on_progress(done, total)
 
     unpacked = folder / "unpacked"
-    if importlib.util.find_spec("pip") is not None:
+    if _has_pip():
         _run(_pip(requirement, folder), folder, check)
         _unpack(folder, member, size, unpacked)
     elif uv := shutil.which("uv"):
@@ -59,12 +59,20 @@ def download(
     return found
 
 
+def _has_pip() -> bool:
+    # ``python -m treefold`` also finds what is in the current folder, where pip is not run from.
+    path = [entry for entry in sys.path if entry not in {"", os.getcwd()}]
+    return importlib.machinery.PathFinder.find_spec("pip", path) is not None
+
+
 def _pip(requirement: str, folder: Path) -> list[str]:
     version = re.findall(r"\d+", importlib.metadata.version("pip"))
     progress = "raw" if tuple(map(int, version[:2])) >= _FIRST_PIP_WITH_RAW_PROGRESS else "off"
     options = ["--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input"]
     options += ["--disable-pip-version-check", "--retries", "2", "--progress-bar", progress]
-    return [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), requirement]
+    # -P: the current folder may have a package that is called pip as well, in a cloned repository.
+    python = [sys.executable, "-P"]
+    return [*python, "-m", "pip", "download", *options, "--dest", str(folder), requirement]
 
 
 def _uv(uv: str, requirement: str, target: Path) -> list[str]:

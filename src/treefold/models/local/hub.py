@@ -5,6 +5,7 @@ below it, ``http_get``, which appends to a file that the caller keeps. The libra
 ``HF_ENDPOINT``, ``HF_HUB_OFFLINE``, the user's token and the proxies.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Generator
@@ -39,7 +40,7 @@ def download(
     with _explained(hub, source):
         url = hub.hf_hub_url(source.repository, source.path, endpoint=source.endpoint)
         _check_metadata(weights, hub.get_hf_file_metadata(url, library_name="treefold"))
-        with path.open("ab") as file:
+        with open(path, "ab", opener=_open_unlinked) as file:
             have = file.tell()
             if have > weights.size:
                 have = file.truncate(0)
@@ -95,6 +96,16 @@ def _check_metadata(weights: Weights, metadata: Any) -> None:
             f"the hub has another file of that name ({size} bytes, SHA-256 {sha256} instead of "
             f"{weights.size} bytes, {weights.sha256}), and nothing was downloaded"
         )
+
+
+def _open_unlinked(path: str, flags: int) -> int:
+    """Open a file as the built-in function does, but refuse a link, whose file would be changed."""
+    try:
+        return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        if os.path.islink(path):
+            raise DownloadFailedError(f"{path} is a link; remove it") from error
+        raise
 
 
 def _check_space(folder: Path, needed: int) -> None:

@@ -229,7 +229,9 @@ def _load_error(settings: _Settings) -> str:
         "params.model.path, params.chat_template = sys.argv[1:]\n"
         "xllamacpp.Server(params)"
     )
-    command = [sys.executable, "-c", code, str(settings.path), settings.chat_template or ""]
+    # -P: it does not import from the current folder.
+    python = [sys.executable, "-P", "-c", code]
+    command = [*python, str(settings.path), settings.chat_template or ""]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=30, check=False

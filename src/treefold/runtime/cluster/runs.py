@@ -34,7 +34,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.questions.pauses import pause_node
-from treefold.runtime.readiness import hold_back, lift
+from treefold.runtime.readiness import accept_import, hold_back, lift
 from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.run_log import name_of
@@ -201,14 +201,10 @@ class Runs:
         self._remote_calls.follow_loaded(root, journal)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
         self._execute_early(root, read.messages, "cancel", partial(_cancel, root))
-        self._lift_guards(root, read.messages)
+        self._resume_held_back(root, read.messages)
         is_over = root.has_ended or root.is_ending
         if not is_over and (why := self._recovery.why_held_back(root)):
-            hold_back(root, why)
-            await journal.saved(root)
-            await self._unload(journal, root)
-            await in_thread(self._store.release, ownership, parked=False)
-            return Taken.Later
+            return await self._hold_back(root, why, ownership, journal)
         mine = {node.id for node in self._remote_calls.run_with(root)}
         for question in read.questions:
             if question.node_id in mine:
@@ -225,6 +221,18 @@ class Runs:
         self._host.commands.wake()
         self._host.spawn(self._attend(run), f"tree {root.id}")
         return run
+
+    async def _hold_back(
+        self, root: CallNode, why: str, ownership: Ownership, journal: DriveJournal
+    ) -> Taken:
+        """Give up a tree that this process cannot run."""
+        hold_back(root, why)
+        await journal.saved(root)
+        await self._unload(journal, root)
+        # One that only a person lets run is not wanted again until there is a message for it.
+        if not await in_thread(self._store.release, ownership, parked=root.record.inert):
+            await in_thread(self._store.release, ownership, parked=False)
+        return Taken.Later
 
     def _execute_early(
         self,
@@ -245,16 +253,19 @@ class Runs:
                 act(command)
                 self._host.commands.note_executed(message.id, root.id)
 
-    def _lift_guards(self, root: CallNode, messages: Iterable[Message]) -> None:
-        """Execute the commands to go on without some guards, which others wait for."""
+    def _resume_held_back(self, root: CallNode, messages: Iterable[Message]) -> None:
+        """Execute the commands by which people let *root* run, before it is held back again."""
         for message in messages:
             with suppress(InvalidValueError):
                 match read_command(message.body):
                     case {"do": "resume", "node": root.id, "without": [*names]} if names:
                         lift(root, map(str, names))
-                        self._host.commands.note_executed(message.id, root.id)
-                    case _:
+                    case {"do": "resume", "node": root.id} if root.record.inert:
                         pass
+                    case _:
+                        continue
+                accept_import(root)
+                self._host.commands.note_executed(message.id, root.id)
 
     def _run_in_place(self, ownership: Ownership) -> Run | None:
         """Run a remote call whose caller this process runs, as part of that tree.

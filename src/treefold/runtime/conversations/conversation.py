@@ -226,7 +226,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         # A call starts before its gate, which may still be waiting for a person.
         if known is None or known.record.started is None or not known.record.allowed:
             return None
-        return known.inputs
+        return None if known.record.foreign else known.inputs
 
     def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
         calls = self._node.child_calls

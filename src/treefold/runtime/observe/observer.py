@@ -298,7 +298,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """Ask the driver to resume everything paused in the node with this id and below it.
 
         A run that is held back continues *without* the guards of these names: a person's decision,
-        which is recorded.
+        which is recorded. An imported run is held back until it is resumed so.
 
         A top-level call that has failed or was cancelled is resumed in a fork of its tree: the one
         in ``trees()`` whose source it is.

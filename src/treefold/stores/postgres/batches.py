@@ -14,6 +14,7 @@ from treefold.core.errors import FencedError, UsageError
 from treefold.core.function import DEFAULT_QUEUE
 from treefold.core.shared_store import Batch, Ticket
 from treefold.core.store import Entry
+from treefold.stores.checksums import of_call, of_event, of_start, of_state, of_text
 from treefold.stores.errors import fenced_error, missing_call_error
 from treefold.stores.node_status import NodeStatus
 from treefold.stores.postgres.faults import MISSING_CALL, MISSING_SOURCE
@@ -79,8 +80,8 @@ class BatchWriter:
             call.add(batch)
         if call.size > _LARGE:
             for (tree, hash), text in call.take_texts():
-                packed = (tree, pack_hash(hash), text)
-                self._pool.fetch("SELECT add_text(%s::bigint, %s, %s)", packed)
+                packed = (tree, pack_hash(hash), text, of_text(hash, text))
+                self._pool.fetch("SELECT add_text(%s::bigint, %s, %s, %s::bigint)", packed)
         [(trees, bases)] = self._pool.fetch(_APPEND, call.values())
         known: dict[int, int] = dict(zip(trees or [], bases or [], strict=True))
         self._remember(call.texts)
@@ -244,6 +245,7 @@ class _Call:
                 "idles": call.idles,
                 "source": call.source,
                 "inherited": call.inherited,
+                "crc": of_call(node, tree, drive, call),
             }
             if call.source:
                 self._sources.add(call.source)
@@ -257,6 +259,11 @@ class _Call:
                 encoded = self.texts[key] = text.encode("utf-8", "surrogatepass")
                 self.size += len(encoded)
         self._add_question(entry, row)
+        question, settled = row.get("question"), entry.settled
+        row["crc"] = of_event(
+            0, tree, node, entry.number, entry.kind, entry.body, entry.at, row.get("state"),
+            question, settled,
+        )  # fmt: skip
 
     def _add_question(self, entry: Entry, row: dict[str, Any]) -> None:
         if (question := entry.question) is not None:
@@ -307,7 +314,7 @@ class _Call:
             compact(self._events),
             _rows(list(map(self._node_row, self._calls))),
             _rows([
-                {"id": node, **_status(status)}
+                {"id": node, **_status(node, status)}
                 for node, status in self._changes.items()
                 if node not in self._calls
             ]),
@@ -319,7 +326,7 @@ class _Call:
         )
 
     def _node_row(self, node: int) -> dict[str, Any]:
-        return self._calls[node] | _status(self._changes.get(node) or NodeStatus())
+        return self._calls[node] | _status(node, self._changes.get(node) or NodeStatus())
 
     def _packed_texts(self) -> tuple[str | None, bytes | None]:
         rows: list[dict[str, Any]] = []
@@ -327,7 +334,10 @@ class _Call:
         for (tree, hash), text in self.texts.items():
             length = len(text)
             packed = pack_hash(hash).hex()
-            rows.append({"tree": tree, "hash": packed, "start": start, "length": length})
+            crc = of_text(hash, text)
+            rows.append({
+                "tree": tree, "hash": packed, "start": start, "length": length, "crc": crc
+            })  # fmt: skip
             start += length
         return _rows(rows), b"".join(self.texts.values()) if rows else None
 
@@ -388,12 +398,15 @@ def _ticket(ticket: Ticket) -> dict[str, Any]:
     }
 
 
-def _status(status: NodeStatus) -> dict[str, Any]:
+def _status(node: int, status: NodeStatus) -> dict[str, Any]:
+    state, started, ended = status.state.value, status.started, status.ended
     return {
-        "state": status.state.value,
+        "state": state,
         "open": not status.state.final,
-        "started": status.started,
-        "ended": status.ended,
+        "ended": ended,
+        "state_crc": of_state(node, state, ended),
+        "started": started,
+        "started_crc": of_start(node, started),
     }
 
 

@@ -165,32 +165,35 @@ BEGIN
             node bigint, tree bigint, not_before double precision, queue text, priority integer
         );
     END IF;
-    INSERT INTO events (tree, place, node, n, kind, body, at, state, question, settled)
+    INSERT INTO events (tree, place, node, n, kind, body, at, state, question, settled, crc)
     SELECT tree, coalesce(bases[array_position(trees, tree)], 0) + place,
-        node, n, kind, body, at, state, question, settled
+        node, n, kind, body, at, state, question, settled, crc
     FROM json_to_recordset(new_events) AS event (
         tree bigint, place bigint, node bigint, n integer, kind text, body text,
-        at double precision, state text, question text, settled text
+        at double precision, state text, question text, settled text, crc bigint
     );
     IF calls IS NOT NULL THEN
         INSERT INTO nodes (
-            id, tree, drive, parent, call_key, number, function, idles, source, inherited,
-            state, open, started, ended
+            id, tree, drive, parent, call_key, number, function, idles, source, inherited, crc,
+            state, open, ended, state_crc, started, started_crc
         )
-        SELECT id, tree, drive, parent, call_key, number, function, idles, source, inherited,
-            state, open, started, ended
+        SELECT id, tree, drive, parent, call_key, number, function, idles, source, inherited, crc,
+            state, open, ended, state_crc, started, started_crc
         FROM json_to_recordset(calls) AS call (
             id bigint, tree bigint, drive bigint, parent bigint, call_key text, number bigint,
-            function text, idles boolean, source bigint, inherited bigint, state text, open boolean,
-            started double precision, ended double precision
+            function text, idles boolean, source bigint, inherited bigint, crc bigint,
+            state text, open boolean, ended double precision, state_crc bigint,
+            started double precision, started_crc bigint
         );
     END IF;
     IF changes IS NOT NULL THEN
         UPDATE nodes
         SET state = change.state, open = change.open, ended = change.ended,
-            started = coalesce(nodes.started, change.started)
+            state_crc = change.state_crc, started = coalesce(nodes.started, change.started),
+            started_crc = coalesce(nodes.started_crc, change.started_crc)
         FROM json_to_recordset(changes) AS change (
-            id bigint, state text, open boolean, started double precision, ended double precision
+            id bigint, state text, open boolean, ended double precision, state_crc bigint,
+            started double precision, started_crc bigint
         )
         WHERE nodes.id = change.id;
         GET DIAGNOSTICS touched = ROW_COUNT;
@@ -199,9 +202,11 @@ BEGIN
         END IF;
     END IF;
     IF new_texts IS NOT NULL THEN
-        INSERT INTO texts (tree, hash, text)
-        SELECT tree, decode(hash, 'hex'), substring(blob FROM start FOR length)
-        FROM json_to_recordset(new_texts) AS new (tree bigint, hash text, start integer, length integer)
+        INSERT INTO texts (tree, hash, text, crc)
+        SELECT tree, decode(hash, 'hex'), substring(blob FROM start FOR length), crc
+        FROM json_to_recordset(new_texts) AS new (
+            tree bigint, hash text, start integer, length integer, crc bigint
+        )
         ON CONFLICT DO NOTHING;
     END IF;
     IF closed IS NOT NULL THEN
@@ -225,9 +230,11 @@ $$;
 
 -- Write long texts before the entries that reference them, because together they are too large for
 -- one call.
-CREATE OR REPLACE FUNCTION add_text(its_tree bigint, its_hash bytea, its_text bytea) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-    INSERT INTO texts (tree, hash, text) VALUES (its_tree, its_hash, its_text)
+CREATE OR REPLACE FUNCTION add_text(
+    its_tree bigint, its_hash bytea, its_text bytea, its_crc bigint
+)
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    INSERT INTO texts (tree, hash, text, crc) VALUES (its_tree, its_hash, its_text, its_crc)
     ON CONFLICT DO NOTHING
 $$;
 

@@ -1,4 +1,4 @@
-"""Creates the tables and functions of a journal, and upgrades those of an earlier version."""
+"""Creates the tables and functions of a journal, and writes the functions anew."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,10 +14,9 @@ from treefold.stores.postgres.connection import Connection, connect, refuse_pool
 from treefold.stores.postgres.faults import fault_of, migrate_hint
 from treefold.stores.postgres.pool import statement
 
-# The steps from each version to the next, as files of this folder. A released one never changes.
-_STEPS: Final = ("tables.sql",)
+_TABLES: Final = "tables.sql"
 _FUNCTIONS: Final = "functions.sql"
-VERSION: Final = len(_STEPS)
+VERSION: Final = 2  # of the tables
 
 
 def open_journal(address: Address, *, create: bool) -> str:
@@ -36,13 +35,7 @@ def open_journal(address: Address, *, create: bool) -> str:
         raise StoreError(
             address.name, migrate_hint(f"there is no journal in the schema {address.schema!r}")
         )
-    id, version = found
-    if version < VERSION:
-        raise StoreError(
-            address.name,
-            f"an older treefold has created it (version {version}, this one needs {VERSION});"
-            " stop the programs that use it, and have its owner run: treefold store upgrade URL",
-        )
+    id, _ = found
     return id
 
 
@@ -60,12 +53,12 @@ def migrate(url: str) -> bool:
 
 
 def upgrade(url: str) -> tuple[int, int]:
-    """Upgrade the tables at *url*, as their owner; return their former and their new version.
+    """Write the functions of the journal at *url* anew, as its owner; return its versions.
 
-    The functions are written anew in any case.
+    They are the former and the new version of its tables.
 
     Raises:
-        StoreError: there are none, a newer treefold has made them, or they cannot be changed.
+        StoreError: there is none, another version of treefold has made it, or it cannot be changed.
     """
     address = parse_url(url)
     with _connected(address) as connection, connection.transaction():
@@ -73,8 +66,6 @@ def upgrade(url: str) -> tuple[int, int]:
         if (found := _read(address, connection)) is None:
             raise StoreError(address.name, f"there is no journal in the schema {address.schema!r}")
         _, version = found
-        for step in _STEPS[version:]:
-            _run(connection, step)
         _finish(connection)
     return version, VERSION
 
@@ -105,8 +96,15 @@ def _read(address: Address, connection: Connection) -> tuple[str, int] | None:
     if version > VERSION:
         raise StoreError(
             address.name,
-            f"a newer treefold has upgraded it (version {version}, this one knows {VERSION});"
+            f"a newer treefold has upgraded it (version {version}, this one reads {VERSION});"
             " install that treefold",
+        )
+    if version < VERSION:
+        raise StoreError(
+            address.name,
+            f"an older treefold has created it (version {version}, this one reads {VERSION}); name"
+            " another schema in the URL (?schema=NAME), and have that treefold write its runs to"
+            " files for 'treefold import': treefold export RUN --tree FILE",
         )
     return id, version
 
@@ -120,8 +118,7 @@ def _create(address: Address, connection: Connection) -> tuple[str, int] | None:
                 schema = sql.Identifier(address.schema)
                 if not _has_schema(address, connection):
                     connection.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
-                for step in _STEPS:
-                    _run(connection, step)
+                _run(connection, _TABLES)
                 _finish(connection)
     except pg.InsufficientPrivilege:
         user = connection.info.user

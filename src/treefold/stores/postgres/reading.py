@@ -3,7 +3,8 @@
 Every method is one statement, and so sees one moment.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator, Iterable
+from contextlib import contextmanager
 from typing import Any, Final
 
 from treefold.core.errors import StoreError
@@ -11,28 +12,33 @@ from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import Entry, TreeRow
 from treefold.core.work_engine import Ticket
+from treefold.stores.checksums import DamagedRowError, of_start, of_state, of_text
 from treefold.stores.postgres.pool import Pool, statement
 from treefold.stores.postgres.rows import (
+    CALL,
+    EVENT,
     EVENTS,
+    call_of_row,
     decode_text,
     encode_text,
+    entries_of_rows,
     entry_of_row,
     pack_hash,
     unpack_hash,
 )
-from treefold.stores.rows import load_question, runs_of_rows
+from treefold.stores.rows import runs_of_rows
 
 _MAX_INTEGER: Final = 2**63 - 1  # in PostgreSQL
 
-_TEXT: Final = "SELECT text FROM texts WHERE tree = %s AND hash = %s"
+_TEXT: Final = "SELECT text, crc FROM texts WHERE tree = %s AND hash = %s"
 # There is no index of hashes alone, which every text would pay for; a search in each tree is quick.
 _ANY_TEXT: Final = """
-    SELECT found.text FROM drives CROSS JOIN LATERAL (
-        SELECT text FROM texts WHERE texts.tree = drives.node AND hash = %s
+    SELECT found.text, found.crc FROM drives CROSS JOIN LATERAL (
+        SELECT text, crc FROM texts WHERE texts.tree = drives.node AND hash = %s
     ) AS found
     WHERE drives.node = drives.tree LIMIT 1
 """
-_TREES: Final = """
+_TREES: Final = f"""
     WITH open_nodes AS MATERIALIZED (
         SELECT id, tree, parent, idles FROM nodes WHERE open AND tree > %(after)s
     ),
@@ -44,7 +50,7 @@ _TREES: Final = """
         FROM open_nodes GROUP BY tree
     ),
     asleep AS (SELECT tree, min(due) AS until FROM questions WHERE NOT asks GROUP BY tree)
-    SELECT nodes.id, nodes.number, call_key, function, state, source, started, ended,
+    SELECT {CALL}, state, ended, state_crc, started, started_crc,
         parked.tree IS NOT NULL, coalesce(parked.parked, false), workers.name, newest.at,
         asleep.until
     FROM nodes
@@ -61,10 +67,12 @@ _TREES: Final = """
         AND (%(open)s::boolean IS NULL OR (parked.tree IS NOT NULL) = %(open)s)
     ORDER BY nodes.id LIMIT %(limit)s
 """
-_FIND: Final = """
-    SELECT tree FROM nodes WHERE id = %s UNION ALL
-    SELECT id FROM nodes WHERE source > 0 AND %s > id AND %s <= id + inherited LIMIT 1
+_FIND: Final = f"""
+    SELECT tree, {CALL} FROM nodes WHERE id = %s UNION ALL
+    SELECT id, {CALL} FROM nodes WHERE source > 0 AND %s > id AND %s <= id + inherited LIMIT 1
 """
+_FIND_ALL: Final = f"SELECT {CALL} FROM nodes WHERE id = ANY (%s::bigint[])"
+_FIND_KEY: Final = f"SELECT {CALL} FROM nodes WHERE parent = 0 AND call_key = %s"
 _HIGHEST: Final = """
     SELECT greatest(
             journal.node,
@@ -74,16 +82,18 @@ _HIGHEST: Final = """
         greatest(journal.number, (SELECT max(nodes.number) FROM nodes WHERE parent = 0))
     FROM journal
 """
-_QUESTIONS: Final = """
-    SELECT events.question FROM questions JOIN events USING (tree, place)
+# A question whose event is lost yields a row of NULLs, so that the damage does not hide it.
+_ASKED: Final = f"""
+    SELECT questions.id, questions.node, {EVENT}
+    FROM questions LEFT JOIN events USING (tree, place)
+"""
+_QUESTIONS: Final = f"""
+    {_ASKED}
     WHERE asks
         AND (%s OR NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id))
     ORDER BY questions.number
 """
-_PENDING: Final = """
-    SELECT events.question FROM questions JOIN events USING (tree, place)
-    WHERE tree = %s AND asks ORDER BY questions.number
-"""
+_PENDING: Final = f"{_ASKED} WHERE tree = %s AND asks ORDER BY questions.number"
 _TIMERS: Final = (
     "SELECT due, tree FROM questions WHERE due > %s AND due <= %s ORDER BY due LIMIT %s"
 )
@@ -112,13 +122,16 @@ class JournalReader:
         self._pool = pool
 
     def entries(self, tree: int, after: int) -> list[Entry]:
-        rows = self._pool.fetch(statement(EVENTS), (tree, after))
-        return [entry_of_row(tree, row) for row in rows]
+        rows = self._pool.fetch(statement(EVENTS), {"tree": tree, "after": after})
+        with self._reporting_damage():
+            return entries_of_rows(rows, after)
 
     def texts(self, tree: int) -> dict[str, str]:
-        search = "SELECT hash, text FROM texts WHERE tree = %s"
+        search = "SELECT hash, text, crc FROM texts WHERE tree = %s"
         rows = self._pool.fetch(search, (tree,), binary=True)
-        return {unpack_hash(hash): _decoded(text) for hash, text in rows}
+        unpacked = [(unpack_hash(hash), text, crc) for hash, text, crc in rows]
+        with self._reporting_damage():
+            return {hash: _decoded(hash, text, crc) for hash, text, crc in unpacked}
 
     def text(self, hash: str, tree: int | None) -> str:
         packed = pack_hash(hash)
@@ -132,22 +145,33 @@ class JournalReader:
                 self._pool.address.name,
                 f"the text with the hash {hash} is missing; restore a copy of the database",
             )
-        return _decoded(found[0][0])
+        with self._reporting_damage():
+            return _decoded(hash, *found[0])
 
     def trees(self, *, after: int, limit: int | None, is_open: bool | None) -> list[TreeRow]:
         values = {"after": after, "limit": limit, "open": is_open}
-        return [_tree_row(row) for row in self._pool.fetch(_TREES, values)]
+        rows = self._pool.fetch(statement(_TREES), values)
+        with self._reporting_damage():
+            return list(map(_tree_row, rows))
 
     def find(self, node: int) -> int | None:
         if not 0 < node <= _MAX_INTEGER:
             return None
-        found = self._pool.fetch(_FIND, (node, node, node))
-        return found[0][0] if found else None
+        found = self._pool.fetch(statement(_FIND), (node, node, node))
+        if not found:
+            return None
+        tree, *about = found[0]
+        with self._reporting_damage():
+            call_of_row(about)
+        return tree
 
     def find_all(self, nodes: Collection[int]) -> dict[int, int]:
         wanted = [node for node in nodes if 0 < node <= _MAX_INTEGER]
-        search = "SELECT id, tree FROM nodes WHERE id = ANY (%s::bigint[])"
-        found: dict[int, int] = dict(self._pool.fetch(search, (wanted,)))
+        rows = self._pool.fetch(statement(_FIND_ALL), (wanted,))
+        with self._reporting_damage():
+            for row in rows:
+                call_of_row(row)
+        found: dict[int, int] = {row[0]: row[2] for row in rows}
         for node in wanted:
             # Ids that a fork shares have no row.
             if node not in found and (tree := self.find(node)) is not None:
@@ -155,10 +179,12 @@ class JournalReader:
         return found
 
     def find_key(self, key: str) -> int | None:
-        found = self._pool.fetch(
-            "SELECT id FROM nodes WHERE parent = 0 AND call_key = %s", (encode_text(key),)
-        )
-        return found[0][0] if found else None
+        found = self._pool.fetch(statement(_FIND_KEY), (encode_text(key),))
+        if not found:
+            return None
+        with self._reporting_damage():
+            call_of_row(found[0])
+        return found[0][0]
 
     def ticket(self, node: int) -> Ticket | None:
         found = self._pool.fetch("SELECT queue, priority FROM drives WHERE node = %s", (node,))
@@ -183,44 +209,59 @@ class JournalReader:
         return self._pool.fetch(_LAST)[0][0]
 
     def questions(self, *, answered: bool) -> list[Question]:
-        return [load_question(text) for (text,) in self._pool.fetch(_QUESTIONS, (answered,))]
+        return self._asked(self._pool.fetch(statement(_QUESTIONS), (answered,)))
 
     def timers(self, after: float, until: float, limit: int | None) -> list[tuple[float, int]]:
         return self._pool.fetch(_TIMERS, (after, until, limit))
 
     def pending(self, tree: int) -> list[Question]:
-        return [load_question(text) for (text,) in self._pool.fetch(_PENDING, (tree,))]
+        return self._asked(self._pool.fetch(statement(_PENDING), (tree,)))
+
+    def _asked(self, rows: Iterable[tuple[Any, ...]]) -> list[Question]:
+        with self._reporting_damage():
+            return list(map(_question, rows))
+
+    @contextmanager
+    def _reporting_damage(self) -> Generator[None]:
+        try:
+            yield
+        except (DamagedRowError, ValueError) as error:
+            raise StoreError(
+                self._pool.address.name, f"{error}; it is damaged; restore a copy of the database"
+            ) from None
 
 
-def _decoded(text: bytes) -> str:
+def _question(row: tuple[Any, ...]) -> Question:
+    id, node, *event = row
+    if event[0] is None:
+        raise DamagedRowError(f"the entry of question {id} is missing")
+    question = entry_of_row(event).question
+    if question is None or (question.id, question.node_id) != (decode_text(id), node):
+        raise DamagedRowError(f"the entry of question {id} is another one")
+    return question
+
+
+def _decoded(hash: str, text: bytes, crc: int) -> str:
+    if of_text(hash, text) != crc:
+        raise DamagedRowError(f"the text with the hash {hash} has a wrong checksum")
     return text.decode("utf-8", "surrogatepass")
 
 
 def _tree_row(row: tuple[Any, ...]) -> TreeRow:
-    (
-        id,
-        number,
-        key,
-        function,
-        state,
-        source,
-        started,
-        ended,
-        is_open,
-        parked,
-        owner,
-        last,
-        wakes,
-    ) = row
+    *about, state, ended, state_crc, started, started_crc = row[:-5]
+    is_open, parked, owner, last, wakes = row[-5:]
+    call, id = call_of_row(about), row[0]
+    if of_state(id, state, ended) != state_crc or of_start(id, started) != started_crc:
+        raise DamagedRowError(f"the state of node {id} has a wrong checksum")
     return TreeRow(
         id=id,
-        number=number,
-        key=decode_text(key),
-        function=decode_text(function),
+        number=call.index,
+        key=call.key,
+        function=call.function,
         state=NodeState(state),
         open=is_open,
         parked=parked,
-        source=source,
+        source=call.source,
         started=started,
         ended=ended,
         last=last,

@@ -31,7 +31,7 @@ _WORKER: Final = (
         bigint, bigint[], bigint[], json, json, json, json, json, json, json, json, bytea,
         bigint[], json, json
     )""",
-    "add_text(bigint, bytea, bytea)",
+    "add_text(bigint, bytea, bytea, bigint)",
     "reserve(bigint, bigint)",
     "join_workers(text, text, bigint, json, json, double precision)",
     "beat(bigint, json, bigint)",

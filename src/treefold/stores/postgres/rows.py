@@ -11,13 +11,22 @@ from typing import Any, Final
 
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry
+from treefold.stores.checksums import DamagedRowError, of_call, of_event
 from treefold.stores.rows import load_question
 
-EVENTS: Final = """
-    SELECT place, events.node, n, kind, body, at, events.state, question, settled,
-        parent, call_key, number, function, idles, source, inherited
+EVENT: Final = """
+    events.place, events.tree, events.node, n, kind, body, at, events.state, question, settled,
+    events.crc
+"""
+_EVENT_COLUMNS: Final = 11
+CALL: Final = """
+    nodes.id, nodes.drive, nodes.tree, parent, number, idles, source, inherited, function, call_key,
+    nodes.crc
+"""
+EVENTS: Final = f"""
+    SELECT (SELECT last FROM drives WHERE node = %(tree)s), {EVENT}, {CALL}
     FROM events LEFT JOIN nodes ON n = 1 AND nodes.id = events.node
-    WHERE events.tree = %s AND place > %s ORDER BY place
+    WHERE events.tree = %(tree)s AND place > %(after)s ORDER BY place
 """
 
 # json.dumps would make an encoder for each call.
@@ -66,28 +75,59 @@ def compact(value: Any) -> str:
     return _ENCODER.encode(value)
 
 
-def entry_of_row(tree: int, row: Sequence[Any]) -> Entry:
-    """Return the entry of a row that EVENTS found."""
-    place, node, number, kind, body, at, state, question, settled, *call = row
+def entries_of_rows(rows: Sequence[Sequence[Any]], after: int) -> list[Entry]:
+    """Return the entries of the rows that EVENTS found.
+
+    Raises:
+        DamagedRowError: one has a wrong checksum, or is missing.
+    """
+    found = [entry_of_row(row) for _, *row in rows]
+    for place, entry in enumerate(found, after + 1):
+        if entry.seq != place:
+            raise DamagedRowError(f"entry {place} of tree {entry.tree} is missing")
+    if found and found[-1].seq != rows[0][0]:
+        raise DamagedRowError(f"the last entries of tree {found[0].tree} are missing")
+    return found
+
+
+def entry_of_row(row: Sequence[Any]) -> Entry:
+    """Return the entry of a row with the columns of EVENT, and of CALL if it is to have a call.
+
+    Raises:
+        DamagedRowError: it has a wrong checksum.
+    """
+    event, call = row[:_EVENT_COLUMNS], row[_EVENT_COLUMNS:]
+    place, tree, node, number, kind, body, at, state, question, settled, crc = event
+    kind, body = decode_text(kind), decode_text(body)
+    settled = None if settled is None else decode_text(settled)
+    if of_event(0, tree, node, number, kind, body, at, state, question, settled) != crc:
+        raise DamagedRowError(f"entry {place} of tree {tree} has a wrong checksum")
+    if number == 1 and call and call[0] is None:
+        raise DamagedRowError(f"node {node} is missing")
     return Entry(
         tree=tree,
         node=node,
         number=number,
-        kind=decode_text(kind),
-        body=decode_text(body),
+        kind=kind,
+        body=body,
         texts=_NO_TEXTS,
-        call=None if call[0] is None else _call_of_row(call),
+        call=call_of_row(call) if call and call[0] is not None else None,
         state=None if state is None else _STATES[state],
         question=None if question is None else load_question(question),
-        settled=None if settled is None else decode_text(settled),
+        settled=settled,
         at=at,
         seq=place,
     )
 
 
-def _call_of_row(row: Sequence[Any]) -> Call:
-    parent, key, index, function, idles, source, inherited = row
-    return Call(
+def call_of_row(row: Sequence[Any]) -> Call:
+    """Return the call of a node; the columns are those of CALL.
+
+    Raises:
+        DamagedRowError: it has a wrong checksum.
+    """
+    id, drive, tree, parent, index, idles, source, inherited, function, key, crc = row
+    call = Call(
         parent=parent,
         key=decode_text(key),
         index=index,
@@ -96,3 +136,6 @@ def _call_of_row(row: Sequence[Any]) -> Call:
         source=source,
         inherited=inherited,
     )
+    if of_call(id, tree, drive, call) != crc:
+        raise DamagedRowError(f"node {id} has a wrong checksum")
+    return call

@@ -1,5 +1,5 @@
--- The tables of one project, version 1. They are created in the first schema of the search path.
--- A version that was released is never changed; a step to the next one is added instead.
+-- The tables of one project, version 2. They are created in the first schema of the search path.
+-- Columns whose names end in crc have the checksums of others (checksums.py).
 
 -- One row: the id of the journal, and the highest node id and tree number that were reserved.
 CREATE TABLE journal (
@@ -9,7 +9,7 @@ CREATE TABLE journal (
     node bigint NOT NULL DEFAULT 0,
     number bigint NOT NULL DEFAULT 0
 );
-INSERT INTO journal (id, version) VALUES (replace(gen_random_uuid()::text, '-', ''), 1);
+INSERT INTO journal (id, version) VALUES (replace(gen_random_uuid()::text, '-', ''), 2);
 
 -- A process that may own drives. It counts as dead when it was not seen for its lease.
 CREATE TABLE workers (
@@ -58,6 +58,7 @@ CREATE TABLE events (
     state text,
     question text,
     settled text,
+    crc bigint NOT NULL,
     PRIMARY KEY (tree, place),
     UNIQUE (node, n)
 );
@@ -79,6 +80,9 @@ CREATE TABLE nodes (
     open boolean NOT NULL,
     started double precision,
     ended double precision,
+    crc bigint NOT NULL,
+    state_crc bigint NOT NULL,
+    started_crc bigint,
     UNIQUE (parent, call_key)
 ) WITH (fillfactor = 80);
 CREATE INDEX nodes_open ON nodes (tree) WHERE open;
@@ -92,6 +96,7 @@ CREATE TABLE texts (
     tree bigint NOT NULL,
     hash bytea NOT NULL,
     text bytea NOT NULL,
+    crc bigint NOT NULL,
     PRIMARY KEY (tree, hash)
 );
 

@@ -1,20 +1,20 @@
 """Read whole files, and replace them atomically."""
 
 import os
-import secrets
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from treefold.toolbox.editing.file_error import FileError, short_repr, translate_os_errors
 from treefold.toolbox.editing.paths import NO_FOLLOW, ResolvedPath, not_found, open_folder
+from treefold.toolbox.editing.temporary import temporary_file
 
 MAX_FILE_BYTES: Final = 1 << 30  # a few copies of a file must fit in memory
 
 _READ: Final = os.O_RDONLY | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | getattr(os, "O_BINARY", 0)
+_ANYBODY: Final = 0o666  # as far as the umask of the process allows
+_OWNER: Final = 0o600
 
 _KINDS: Final = {
     stat.S_IFDIR: "a folder",
@@ -86,12 +86,13 @@ def write_file(
         open_folder(path.base, path.parts[:-1], make=True) as folder,
     ):
         _check_unchanged(path, before, folder)
-        with _temporary(folder) as (name, fd):
-            with open(fd, "wb", buffering=0) as file:
-                _write_all(file.fileno(), raw)
-                if (model := before or like) is not None:
-                    _copy_owner_and_mode(model.status, file.fileno())
-                os.fsync(file.fileno())
+        model = before or like
+        # The mode of the model comes last, because writing clears some of its bits.
+        with temporary_file(folder, mode=_ANYBODY if model is None else _OWNER) as (name, file):
+            _write_all(file, raw)
+            if model is not None:
+                _copy_owner_and_mode(model.status, file)
+            os.fsync(file)
             _check_unchanged(path, before, folder)
             os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         _sync_folder(folder)
@@ -152,19 +153,6 @@ def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
     if status is None:
         return None
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode)
-
-
-@contextmanager
-def _temporary(folder: int) -> Generator[tuple[str, int], None, None]:
-    """Yield name and descriptor of a new file in *folder*, which is removed if the block fails."""
-    name = f".treefold-{secrets.token_hex(8)}.tmp"
-    fd = os.open(name, _WRITE, 0o666, dir_fd=folder)
-    try:
-        yield name, fd
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
-        raise
 
 
 def _write_all(fd: int, raw: bytes) -> None:

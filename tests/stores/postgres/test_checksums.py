@@ -1,0 +1,119 @@
+"""Rows of a journal in PostgreSQL that do not say any more what was written."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from shared_stores import LEASE, info
+from treefold import NodeState, StoreError
+from treefold.stores import Batch, Ownership
+from treefold.stores.postgres import PostgresStore
+from treefold.testing.store_suite import asks, called, changed, ended, noted
+
+# Columns that nothing is read from, or that only the server works with.
+UNREAD = {
+    "events": {"place"},
+    "nodes": {"open"},
+    "questions": {"tree", "place", "number"},
+    "texts": {"tree"},
+}
+OTHERS: dict[str, Callable[[Any], list[Any]]] = {
+    "bigint": lambda value: [value ^ 1 << bit for bit in (0, 3, 20)] if value else [1, 77],
+    "integer": lambda value: [value ^ 1 << bit for bit in (0, 3, 20)],
+    "double precision": lambda value: [1.5] if value is None else [value + 1, None],
+    "boolean": lambda value: [not value],
+    "text": lambda value: ["x"] if value is None else [f"{value}x", value[1:], value.upper() + "."],
+    "bytea": lambda value: [bytes([value[0] ^ 1]) + value[1:], value + b"\0"],
+}
+
+
+@pytest.fixture
+def store(postgres_url: str) -> PostgresStore:
+    store = PostgresStore(postgres_url)
+    store.join(info(), lease=LEASE)
+    store.reserve(20, 5)
+    at = 1767225600.5
+    first = [
+        called(1, key="=nightly", index=1),
+        replace(changed(1, 2, NodeState.Running), at=at),
+        called(2, tree=1, parent=1, key="a"),
+        noted(2, 2, "a long text", hash="01", tree=1),
+        ended(2, 3, tree=1),
+        replace(ended(1, 3), at=at + 60),
+    ]
+    second = [
+        called(9, key="#9", index=2, source=1, inherited=1, idles=False),
+        replace(changed(9, 2, NodeState.Running), at=at),
+        called(11, tree=9, parent=9, key="b"),
+        asks("11-1", 2, tree=9),
+    ]
+    for entries in (first, second):
+        tree = entries[0].tree
+        store.append_batches([Batch(ownership=Ownership(tree, tree, 1), entries=entries)])
+    return store
+
+
+def seen(store: PostgresStore) -> dict[str, Any]:
+    """All that the store shows of its trees."""
+    trees = store.trees()
+    return {
+        "trees": [replace(tree, owner=None, driven=False) for tree in trees],
+        "questions": store.questions(answered=True),
+        "pending": store.pending(9),
+        "found": [store.find(node=node) for node in (1, 2, 9, 10, 11)],
+        "all": store.find_all([1, 2, 9, 11]),
+        "keys": [store.find_key(key) for key in ("=nightly", "#9")],
+        "entries": [store.entries(tree) for tree in (1, 9)],
+        "texts": store.texts(1),
+        "text": store.text("01"),
+    }
+
+
+def outcome(store: PostgresStore) -> dict[str, Any] | str:
+    try:
+        return seen(store)
+    except StoreError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("table", UNREAD)
+def test_a_changed_value_is_reported(store: PostgresStore, postgres_url: str, table: str):
+    schema = postgres_url.rpartition("=")[2]
+    said: list[str] = []
+    with store, psycopg.connect(postgres_url.partition("?")[0], autocommit=True) as rows:
+        rows.execute(f"SET search_path = {schema}".encode())
+        whole = seen(store)
+        about = f"""
+            SELECT column_name, data_type FROM information_schema.columns
+            WHERE table_schema = '{schema}' AND table_name = '{table}' ORDER BY ordinal_position
+        """
+        columns = rows.execute(about.encode()).fetchall()
+        for row, *values in rows.execute(f"SELECT ctid::text, * FROM {table}".encode()).fetchall():
+            for (name, kind), value in zip(columns, values, strict=True):
+                for other in OTHERS[kind](value) if name not in UNREAD[table] else ():
+                    moved = change(rows, table, name, row, other)
+                    if moved is None:
+                        continue
+                    result = outcome(store)
+                    row = change(rows, table, name, moved, value)
+                    assert result == whole or isinstance(result, str), (name, value, other)
+                    said += [result] if isinstance(result, str) else []
+        assert seen(store) == whole
+    assert len(said) > 5
+    assert all(one.endswith("it is damaged; restore a copy of the database") for one in said)
+
+
+def change(
+    rows: "psycopg.Connection[Any]", table: str, column: str, place: str | None, value: Any
+) -> str | None:
+    """Set a column of the row at *place*; return its new place, None if it may not be set so."""
+    set_it = f"UPDATE {table} SET {column} = %s WHERE ctid = %s::tid RETURNING ctid::text"
+    try:
+        found = rows.execute(set_it.encode(), (value, place)).fetchone()
+    except (psycopg.errors.UniqueViolation, psycopg.errors.NotNullViolation):
+        return None
+    assert found is not None
+    return found[0]
