@@ -61,7 +61,8 @@ def test_a_step_takes_little_more_than_what_is_said_in_it(path: Path):
                 payload += sum(
                     len(entry.body) + sum(map(len, entry.texts.values())) for entry in batch
                 )
-    assert size(path) <= 1.1 * payload + 200 * 1200
+    fixed = 8 * 4096  # a page of each table and index that has nothing yet
+    assert size(path) <= 1.1 * payload + 200 * 1200 + fixed
 
 
 def test_vacuum_gives_back_what_deleted_trees_took(path: Path):
