@@ -1,5 +1,6 @@
 """``Budget``: what a call, and all calls below it, may spend."""
 
+from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -52,3 +53,29 @@ class Budget:
                 raise InvalidValueError(f"a budget of {name}={value!r} is none; give 0 or more")
         if all(value is None for value in limits.values()):
             raise InvalidValueError("a Budget bounds something: give usd, tokens, seconds or calls")
+
+
+def as_data(budget: Budget | None) -> dict[str, Any] | None:
+    """Return *budget* as JSON data, without the fields that are not set."""
+    if budget is None:
+        return None
+    found = {one.name: getattr(budget, one.name) for one in fields(budget)}
+    return {
+        name: str(value) if isinstance(value, Decimal) else value
+        for name, value in found.items()
+        if value is not None and value is not False
+    }
+
+
+def budget_of(data: Any) -> Budget | None:
+    """Return the budget that ``as_data`` has described.
+
+    Raises:
+        InvalidValueError: it is none.
+    """
+    if data is None:
+        return None
+    try:
+        return Budget(**data)
+    except TypeError:
+        raise InvalidValueError(f"{data!r} describes no budget") from None

@@ -139,6 +139,7 @@ class TreeForked(Event):
     calls_until: tuple[int, ...] = ()
     uncancelled: tuple[int, ...] = ()  # nodes that are shared without their cancellation
     version: str = ""  # of its function when the fork was made
+    budget: Budget | None = None  # of its top-level call, instead of that of the source's
 
 
 @fact

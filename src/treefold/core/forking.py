@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from treefold.core.agent_events import ResponseCompleted
+from treefold.core.agent_events import HookDecided, RequestSent, ResponseCompleted
 from treefold.core.call_keys import is_past
 from treefold.core.edit import UNCHANGED, Edit
 from treefold.core.errors import InvalidValueError
@@ -16,6 +16,7 @@ from treefold.core.events import (
     ArgumentsEdited,
     CallEnded,
     CallInherited,
+    CallOptions,
     CallReopened,
     CallRequested,
     CallStarted,
@@ -26,6 +27,7 @@ from treefold.core.events import (
     ValueSent,
 )
 from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.outside import is_outside
 from treefold.core.states import NodeState
 
 
@@ -103,11 +105,11 @@ def _beside(events: Sequence[Event], cut: Cut, cancelled: set[int]) -> tuple[int
     return tuple(sorted(found))
 
 
-def cut_at_failure(events: Sequence[Event], is_passing: Callable[[CallEnded], bool]) -> Cut:
+def cut_at_failure(events: Sequence[Event]) -> Cut:
     """Return the cut that resumes a failed tree at its end.
 
-    The top-level call is open again, and so are calls that were cancelled, calls whose failure
-    *is_passing* (temporary), and calls that failed because of those.
+    The top-level call is open again, and so are calls that were cancelled, calls that failed for
+    want of something outside the tree, and calls that failed because of those.
     """
     requests = [e for e in events if isinstance(e, CallRequested)]
     ends = {e.node: e for e in events if isinstance(e, CallEnded)}
@@ -124,7 +126,7 @@ def cut_at_failure(events: Sequence[Event], is_passing: Callable[[CallEnded], bo
         # The agent has received the failure and continued.
         if is_past(request.key, responses.get(parent, 0)):
             continue
-        if node in reopened or ended.state is NodeState.Canceled or is_passing(ended):
+        if node in reopened or ended.state is NodeState.Canceled or is_outside(ended.exception):
             reopened |= {node, parent}
     connected = _connected(requests, reopened)
     return Cut(len(events), tuple(sorted(connected)), resumed=True)
@@ -177,14 +179,44 @@ def _kept(events: Sequence[Event], forked: TreeForked, shared: set[int]) -> Iter
     ids = _ids(events[: forked.length])
     reopened = {ids[number - 1] for number in forked.reopened}
     unended = reopened | {ids[number - 1] for number in forked.uncancelled}
+    untold = _untold(events[: forked.length], reopened) if forked.resumed else frozenset[int]()
     for position, event in enumerate(events[: forked.length], 1):
-        if event.node not in shared:
+        if event.node not in shared or position in untold:
             continue
         if event.node in reopened and position > forked.cut:
             continue
         if event.node in unended and isinstance(event, CallEnded):
             continue
         yield event
+
+
+def _untold(events: Sequence[Event], reopened: set[int]) -> frozenset[int]:
+    """Return the positions of what agents were to be told of the failure of *reopened* calls.
+
+    Such a request was sent, and not answered: the agent waits for the calls again.
+    """
+    last: dict[int, int] = {}  # by agent, the position of its last response
+    responses: dict[int, int] = {}
+    for position, event in enumerate(events, 1):
+        if isinstance(event, ResponseCompleted):
+            last[event.node] = position
+            responses[event.node] = responses.get(event.node, 0) + 1
+    again: dict[int, set[str]] = {}  # by agent, the keys of the calls of its last response
+    for event in events:
+        if not isinstance(event, CallRequested) or event.node not in reopened:
+            continue
+        if event.parent in last and not is_past(event.key, responses[event.parent]):
+            again.setdefault(event.parent, set()).add(event.key)
+    return frozenset(
+        position
+        for position, event in enumerate(events, 1)
+        if event.node in again
+        and position > last[event.node]
+        and (
+            isinstance(event, RequestSent)
+            or (isinstance(event, HookDecided) and f"/{event.key}" in again[event.node])
+        )
+    )
 
 
 def new_id(events: Sequence[Event], forked: TreeForked, node: int) -> int:
@@ -225,7 +257,11 @@ def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Even
                 # A remote call of the source is no drive of its own in the fork: it runs with that.
                 return replace(moved, parent=new_ids[parent], queue="")
             number = forked.tree_number
-            return replace(moved, index=number, sequence=number, key=forked.key)
+            moved = replace(moved, index=number, sequence=number, key=forked.key)
+            if forked.budget is None:
+                return moved
+            options = replace(event.options or CallOptions(), budget=forked.budget)
+            return replace(moved, options=options)
         case QuestionAsked():
             id = _question_id(event.question.id, node)
             return replace(event, node=node, question=replace(event.question, id=id, node_id=node))

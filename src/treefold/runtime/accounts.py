@@ -1,11 +1,13 @@
 """Opens the accounts of calls: one for each budget that their requests are paid from."""
 
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from treefold.core.budget import Budget
 from treefold.core.call_request import CallRequest
-from treefold.core.events import BudgetAbove
+from treefold.core.events import BudgetAbove, CallEnded, Event
 from treefold.core.function import Function
 from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.node import CallNode
@@ -22,6 +24,7 @@ class Accounts:
 
     def __init__(self, common: Account | None) -> None:
         self._common = common
+        self._since = time.time()
         self._is_shared = False  # whether other workers may spend of a budget
         # Whether calls of a function may make remote calls.
         self._has_remote: WeakKeyDictionary[Function, bool] = WeakKeyDictionary()
@@ -39,14 +42,24 @@ class Accounts:
         if is_common or request.budget is not None or request.function.budget is not None:
             self.open(node, request)
 
-    def open(self, node: CallNode, request: CallRequest, *, is_fork: bool = False) -> None:
+    def has_counted(self, events: Sequence[Event]) -> bool:
+        """Whether a tree that has ended, with these *events*, has spent the runtime's budget.
+
+        A tree that ended before this runtime began has spent that of an earlier one.
+        """
+        root = events[0].node
+        ends = [one.at for one in events if isinstance(one, CallEnded) and one.node == root]
+        return bool(ends) and ends[-1] >= self._since
+
+    def open(self, node: CallNode, request: CallRequest, *, is_counted: bool = False) -> None:
         """Open the accounts of *node*, and charge them with what an earlier process has spent.
 
-        What a fork shares with its original tree was charged to the runtime's budget by that tree.
+        That of the runtime is not charged if *is_counted*: it has been already. So it has what a
+        fork shares with its original tree.
         """
         budgets = (request.budget, request.function.budget)
         node.accounts = tuple([
-            Account(one, node, stored_as=self._stored_as(one, node, place))
+            Account(one, node, is_given=not place, stored_as=self._stored_as(one, node, place))
             for place, one in enumerate(budgets)
             if one is not None
         ])
@@ -56,7 +69,7 @@ class Accounts:
                 account.count_from(node.record.since)
         if node.parent is None and (common := self._common) is not None:
             node.accounts += (common,)
-            counted = counted if is_fork else node.accounts
+            counted = counted if is_counted else node.accounts
         if node.record.spending is not None:
             for account in counted:
                 # The store knows what was spent of a budget that outlives its tree.

@@ -199,12 +199,18 @@ class Recovery:
             node.loop_handle.loop.call_soon(self._wake, node.tree.id)
 
     def resume_tree(
-        self, tree: int, *, is_fork: bool = False, was_killed: bool | None = None
+        self,
+        tree: int,
+        *,
+        is_fork: bool = False,
+        is_counted: bool = False,
+        was_killed: bool | None = None,
     ) -> CallNode:
         """Load a tree and start its top-level call again.
 
         Args:
             is_fork: it is a fork made just now.
+            is_counted: the runtime's budget has what it spent before.
             was_killed: whether the process that ran it died; by default the journal's last driver.
         """
         root = self._engine.load(tree)
@@ -223,7 +229,7 @@ class Recovery:
         if not is_fork:
             was_killed = self._was_killed if was_killed is None else was_killed
             self._trials.admit(root, request, was_killed=was_killed)
-        self._engine.restart(root, request, is_fork=is_fork)
+        self._engine.restart(root, request, is_counted=is_counted)
         has_begun = root.record.started_at is not None
         if log.isEnabledFor(logging.INFO) and (is_fork or has_begun):
             log.info("%s is %s", name_of(root.record), "a fork" if is_fork else _progress(root))

@@ -10,7 +10,9 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
-from treefold.core.budget import Budget
+from treefold.core.budget import Budget, budget_of
+from treefold.core.call_keys import of_continuation
+from treefold.core.call_request import CallRequest
 from treefold.core.decisions import Hooks, Rules
 from treefold.core.edit import Edit, edit_of
 from treefold.core.errors import (
@@ -32,6 +34,7 @@ from treefold.core.work_engine import Stop, WorkEngine
 from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, subtree
+from treefold.runtime.calls.ways_out import explain_outcome, failed_outside
 from treefold.runtime.context import Context
 from treefold.runtime.durable.worker_settings import WorkerSettings, WorkerStatus
 from treefold.runtime.engine import Engine, StartPolicy
@@ -59,7 +62,7 @@ class Control(Protocol):
 
     def cancel(self, id: int, reason: str = ...) -> None: ...
     def pause(self, id: int, reason: str = ...) -> None: ...
-    def resume(self, id: int) -> None: ...
+    def resume(self, id: int, *, budget: Budget | None = None) -> None: ...
 
 
 class SharedWork(Protocol):
@@ -181,6 +184,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             keeps_trees=self.keeps_finished_trees,
             policy=policy,
         )
+        self._engine.on_failed = self._invoked_again
         self._context = Context(self._engine, None)
         self._loop_handle: LoopHandle | None = None
         self._lock = threading.Lock()  # guards opening the loop and closing
@@ -250,7 +254,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         A function that is not among those of this runtime is checked now. *timeout* is in seconds
         from the start of the call, in whichever process; *model* and *budget* are for this call. A
         *key* makes the call unique: if it has been made before, in this process or an earlier one
-        with the same store, its node is returned.
+        with the same store, its node is returned. If that failed for want of something outside it
+        (a provider, its budget, the store), it continues at the call that failed, in a new tree
+        that shares its past, with the new *budget* if one is given. What was spent counts.
 
         Code outside any call that stops awaiting the node (``asyncio.timeout``, a cancelled task)
         cancels it, unless other such code waits for it as well. With a store it does not: the call
@@ -263,6 +269,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             CallGraphError: there is a fault in the function, or in one that it may call.
             InvalidValueError: another call has that key.
             ClosedError: the runtime was closed.
+            StoreError: the call with that key cannot be read or continued.
         """
         return self._context.invoke(
             function,
@@ -323,7 +330,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             case {"do": "pause", "node": int(node), "reason": str(reason)}:
                 self.pause(node, reason)
             case {"do": "resume", "node": int(node)}:
-                self._resume(node, f"#resumed by message {message} of {self.id}")
+                self._resume(self._engine.find(node), budget_of(command.get("budget")))
             case {"do": "fork", "node": int(node), "at": at, "edit": edit, "key": str(key)}:
                 self._fork(node, at, edit_of(edit), key)
             case _:
@@ -431,33 +438,39 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         else:
             node.loop_handle.run_sync(pause_node, node, reason)
 
-    def resume(self, id: int) -> Node:
+    def resume(self, id: int, *, budget: Budget | None = None) -> Node:
         """Resume everything that is paused in the node with this id and below it.
 
-        A top-level call that has failed or was cancelled is resumed in a fork of its tree, whose
-        top-level node is returned: calls that were cancelled or ended because a provider failed are
-        open again in it, and everything else is as it was. Without a store only an agent whose
-        provider failed can be resumed so; it is called again, and continues after the last complete
-        response.
+        A top-level call that has failed or was cancelled continues in a fork of its tree, whose
+        top-level node is returned: calls that were cancelled, or failed for want of something
+        outside the tree (a provider, a budget, the store), are open again in it, and everything
+        else is as it was. There is one such fork: resuming the same call again resumes that. It has
+        the *budget*, if given, instead of the one that the call was made with; what was spent
+        counts. Without a store only an agent whose provider failed can be resumed so; it is called
+        again, and continues after the last complete response.
 
         Raises:
             UsageError: nothing there is paused.
         """
-        return self._resume(id, None)
-
-    def _resume(self, id: int, key: str | None) -> Node:
+        if not isinstance(budget, Budget | None):
+            raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
         node = self._engine.find(id)
-        recovery = self._recovery
-        if recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
+        return self._resume(
+            node if node.parent is not None else self._engine.keys.newest(node), budget
+        )
+
+    def _resume(self, node: CallNode, budget: Budget | None) -> Node:
+        id = node.id
+        if self._recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
             if node.parent is not None:
                 raise UsageError(
                     f"{node!r} has ended; resume node {root_of(node).id}, or fork this"
                 )
-            return self._get_forks().resume_failed(node, key)
+            return self._get_forks().continue_failed(node, budget)
         if node.parent is None and isinstance(node.exception, ModelProviderException):
-            return self._context.start(node.continuation())
+            return node.loop_handle.run_sync(self._call_again, node)
         if (other := self._elsewhere(node)) is not None:
-            other.resume(id)
+            other.resume(id, budget=budget)
             return node
         below = {one.id for one in subtree(node)}
         paused = [q for q in self._services.board.questions() if q.node_id in below]
@@ -468,6 +481,24 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             with suppress(UnknownQuestionError):  # answered in the meantime
                 self._answer(question.id, RESUME, None)
         return node
+
+    def _call_again(self, root: CallNode) -> CallNode:
+        """Continue the conversation of an agent whose provider failed, in a new call of it."""
+        if (known := self._engine.keys.find(of_continuation(root.id))) is not None:
+            return known
+        again = self._context.start(root.continuation())
+        self._engine.keys.add(again, of_continuation(root.id))
+        return again
+
+    def _invoked_again(self, root: CallNode, request: CallRequest) -> CallNode:
+        """Return what an invocation of the key of a failed call gets: it goes on, or has failed."""
+        if failed_outside(root.record):
+            if self._recovery is not None:
+                return self._get_forks().continue_failed(root, request.budget)
+            if isinstance(root.exception, ModelProviderException) and root.function.is_agent:
+                return root.loop_handle.run_sync(self._call_again, root)
+        explain_outcome(root, request.key or "")
+        return root
 
     @overload
     def fork(self, node: Node[T], at: int | None = None, edit: Edit | None = None) -> Node[T]: ...
@@ -639,7 +670,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._trees.check_over(root)
         if self._recovery is not None:
             self._recovery.delete(root.loop_handle, id)
-        self._engine.forget_key(root)
+        self._engine.keys.forget(root)
         closed = threading.Event()
         try:
             root.loop_handle.run_sync(self._trees.delete, root, closed.set)

@@ -11,6 +11,7 @@ from treefold.core.function import Node
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.record import Spending
 from treefold.core.usage import TokenUsage
+from treefold.runtime.calls.ways_out import Root, way_out
 from treefold.runtime.trees.tree import Tree
 
 
@@ -27,13 +28,22 @@ class Account:
 
     Args:
         owner: the call that it belongs to; None: the runtime.
+        is_given: whether it was given to that call, and not to its function.
         stored_as: the name of the account in a shared store, if several workers spend of it; then
             what has been spent is known there only.
     """
 
-    def __init__(self, budget: Budget, owner: Node | None, *, stored_as: str | None = None) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        owner: Node | None,
+        *,
+        is_given: bool = True,
+        stored_as: str | None = None,
+    ) -> None:
         self.budget = budget
         self.owner = owner
+        self.is_given = is_given
         self.stored_as = stored_as
         self._spent = Spent()
         self._set_aside: list[Estimate] = []
@@ -143,14 +153,22 @@ class Accounting(Protocol):
         ...
 
 
-def check(accounts: Sequence[Account], estimate: Estimate, root: Node) -> None:
+def check(accounts: Sequence[Account], estimate: Estimate, root: Root) -> None:
     """Raise BudgetExceeded unless a request fits into each of *accounts*."""
     for account in accounts:
         if (limit := account.refusal(estimate)) is not None:
             raise exceeded(account, limit, root)
 
 
-def exceeded(account: Account, reason: str, root: Node) -> BudgetExceeded:
+def exceeded(account: Account, reason: str, root: Root) -> BudgetExceeded:
     """Return the error for a request that does not fit into *account*."""
+    if not (way := way_out(root)):
+        remedy = "give more, or a smaller task"
+    elif account.owner is None:
+        remedy = f"give more, Runtime(budget=...), and {way}"
+    elif account.is_given and account.owner.parent is None:
+        remedy = f"give more: {way_out(root, ' --budget ...')}"
+    else:
+        remedy = f"give more in the code, and {way}"
     owner, last_call = account.owner or root, account.budget.last_call
-    return BudgetExceeded(reason, owner, account.name, last_call=last_call)
+    return BudgetExceeded(reason, owner, account.name, last_call=last_call, remedy=remedy)

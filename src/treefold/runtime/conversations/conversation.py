@@ -22,7 +22,12 @@ from treefold.core.agent_events import (
 from treefold.core.call_keys import of_tool_use
 from treefold.core.conversation import PriorConversation
 from treefold.core.decisions import RuleChain
-from treefold.core.errors import InvalidValueError, OtherProtocolError, UsageError
+from treefold.core.errors import (
+    InvalidValueError,
+    ModelProviderException,
+    OtherProtocolError,
+    UsageError,
+)
 from treefold.core.events import Failure
 from treefold.core.exchange import Exchange, Finish
 from treefold.core.function import Function, ModelFinder
@@ -43,7 +48,8 @@ from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserTe
 from treefold.core.usage import TokenUsage
 from treefold.models.caching import RUNS, PastRun, caching_policy
 from treefold.runtime.calls.node import CallNode
-from treefold.runtime.calls.walk import upwards
+from treefold.runtime.calls.walk import root_of, upwards
+from treefold.runtime.calls.ways_out import way_out
 from treefold.runtime.conversations.admission import admitted, price_if_known, reserve
 from treefold.runtime.conversations.partial_output import PartialOutput
 from treefold.runtime.loops.loop_handle import settle
@@ -352,6 +358,8 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                             on_event(event)
             except BaseException as error:
                 failure = Failure.of(error)
+                if isinstance(error, ModelProviderException):
+                    error.remedy = way_out(root_of(node))
                 raise
             finally:
                 self.is_requesting = False

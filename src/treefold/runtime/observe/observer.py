@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Self
 
-from treefold.core.call_keys import name_in
+from treefold.core.budget import Budget, as_data
+from treefold.core.call_keys import is_continuation, name_in, of_continuation
 from treefold.core.edit import Edit, edit_as_data
 from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageError
 from treefold.core.forking import fitting_response
@@ -108,9 +109,18 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
     # Reading
 
     def trees(self) -> list[TreeRow]:
-        """Return all top-level calls, oldest first; the key of one without a key is empty."""
+        """Return all top-level calls, oldest first; the key of one without a key is empty.
+
+        A tree that continues another has the key of that.
+        """
         write_trees(self._store)
-        return [replace(tree, key=name_in(tree.key)) for tree in self._store.trees()]
+        names: dict[int, str] = {}  # by tree
+        found: list[TreeRow] = []
+        for tree in self._store.trees():
+            is_same = is_continuation(tree.key)
+            names[tree.id] = names.get(tree.source or 0, "") if is_same else name_in(tree.key)
+            found.append(replace(tree, key=names[tree.id]))
+        return found
 
     def get_view(self, id: int) -> NodeView:
         """Return a snapshot of the node with this id and all below it, as of the journal now.
@@ -282,24 +292,32 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         _check_open(self.get_view(id), "paused")
         self._post(command)
 
-    def resume(self, id: int) -> None:
+    def resume(self, id: int, *, budget: Budget | None = None) -> None:
         """Ask the driver to resume everything paused in the node with this id and below it.
 
-        A top-level call that has failed or was cancelled is resumed in a fork of its tree: the one
-        in ``trees()`` whose source it is.
+        A top-level call that has failed or was cancelled continues in a fork of its tree: the one
+        that ``newest`` returns then. That has the *budget*, if given, instead of its own.
 
         Raises:
             UnknownNodeError: there is no such node.
             UsageError: there is nothing to resume.
         """
-        view, tree = self.get_view(id), self._tree_of(id).id
+        tree = self._tree_of(id).id
+        id = self.newest(id) if id == tree else id
+        view = self.get_view(id)
         if view.state is NodeState.Success:
             _check_open(view, "resumed")
-        elif view.state.final and id != tree:
+        elif view.state.final and id != self.tree_of(id):
             raise UsageError(f"{_named(view)} has ended; resume node {tree}")
         elif not view.state.final and not is_paused(view) and not self._is_pause_posted():
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
-        self._post({"do": "resume", "node": id})
+        self._post({"do": "resume", "node": id} | _with_budget(budget))
+
+    def newest(self, tree: int) -> int:
+        """Return the tree that continues the failed *tree*, or the one that continues that, ..."""
+        while (found := self._store.find_key(of_continuation(tree))) is not None:
+            tree = found
+        return tree
 
     def fork(self, id: int, at: int | None = None, edit: Edit | None = None) -> str:
         """Ask the driver to fork the tree at the node with this id, as ``Runtime.fork`` does.
@@ -406,6 +424,10 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         if found is None and write_calls(store, [id]):
             found = store.find(node=id)
         return found
+
+
+def _with_budget(budget: Budget | None) -> dict[str, Any]:
+    return {} if budget is None else {"budget": as_data(budget)}
 
 
 def _named(view: NodeView) -> str:

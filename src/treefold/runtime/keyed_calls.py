@@ -1,0 +1,55 @@
+"""``KeyedCalls``: finds top-level calls by their keys, in memory and in the store."""
+
+from collections.abc import Callable
+from weakref import WeakValueDictionary
+
+from treefold.core.call_keys import of_continuation
+from treefold.core.store import Store
+from treefold.runtime.calls.node import CallNode
+
+
+class KeyedCalls:
+    """The top-level calls of one runtime, by their keys.
+
+    Args:
+        find: returns the call with this id, which is in the store.
+    """
+
+    def __init__(self, find: Callable[[int], CallNode]) -> None:
+        self.store: Store | None = None
+        self._find = find
+        # As long as they are in memory: only these may not be written yet.
+        self._known: WeakValueDictionary[str, CallNode] = WeakValueDictionary()
+
+    def loaded(self, key: str) -> CallNode | None:
+        """Return the call with this *key* if it is in memory, otherwise None."""
+        return self._known.get(key)
+
+    def find(self, key: str) -> CallNode | None:
+        """Return the call with this *key*, or None.
+
+        Raises:
+            StoreError: its tree cannot be read.
+        """
+        node = self._known.get(key)
+        if node is None and self.store is not None:
+            tree = self.store.find_key(key)
+            node = None if tree is None else self._find(tree)
+        return node
+
+    def newest(self, root: CallNode) -> CallNode:
+        """Return the call that continues *root*, or the one that continues that, and so on."""
+        while root.has_ended and root.exception is not None:
+            found = self.find(of_continuation(root.id))
+            if found is None:
+                break
+            root = found
+        return root
+
+    def add(self, root: CallNode, key: str = "") -> None:
+        """Add a call by this *key*, or else by its own."""
+        self._known[key or root.record.requested.key] = root
+
+    def forget(self, root: CallNode) -> None:
+        """Forget a call that is deleted."""
+        self._known.pop(root.record.requested.key, None)
