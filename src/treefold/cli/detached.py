@@ -8,7 +8,7 @@ from typing import Any
 from treefold.cli.engine_choice import choose_engine
 from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import shared_journal
-from treefold.cli.loading import is_scripted
+from treefold.cli.loading import is_in_file
 from treefold.core.errors import InvalidValueError
 from treefold.core.function import DEFAULT_QUEUE, Function
 from treefold.core.shared_store import SharedStore, is_shared
@@ -32,7 +32,7 @@ def submit(
     Raises:
         TreefoldError: it was not submitted.
     """
-    if model is not None and is_scripted(model):
+    if model is not None and is_in_file(model):
         raise InvalidValueError(f"--model {model} is in this process only: give it to the worker")
     if model is not None and not function.is_agent:
         raise InvalidValueError(
