@@ -95,6 +95,7 @@ class BudgetExceeded(CallError):  # noqa: N818 - the name is part of the documen
     """
 
     last_call: bool = False
+    account: Any = None  # for the runtime: what it did not fit into
 
     def __init__(
         self,

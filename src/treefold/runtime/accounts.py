@@ -3,9 +3,10 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 from weakref import WeakKeyDictionary
 
-from treefold.core.budget import Budget
+from treefold.core.budget import Budget, raised
 from treefold.core.call_request import CallRequest
 from treefold.core.events import BudgetAbove, CallEnded, Event
 from treefold.core.function import Function
@@ -13,6 +14,8 @@ from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import upwards
 from treefold.runtime.graph import reachable
+
+_OF_FUNCTION: Final = 1  # the place of its budget, after that of the call
 
 
 class Accounts:
@@ -59,16 +62,24 @@ class Accounts:
         """
         budgets = (request.budget, request.function.budget)
         node.accounts = tuple([
-            Account(one, node, is_given=not place, stored_as=self._stored_as(one, node, place))
+            Account(
+                one,
+                node,
+                is_given=place != _OF_FUNCTION,
+                stored_as=self._stored_as(one, node, place),
+            )
             for place, one in enumerate(budgets)
             if one is not None
         ])
+        for account in node.accounts:
+            _raise(account, node)
         counted = node.accounts
         if node.record.since is not None:
             for account in node.accounts:
                 account.count_from(node.record.since)
         if node.parent is None and (common := self._common) is not None:
             node.accounts += (common,)
+            _raise(common, node)
             counted = counted if is_counted else node.accounts
         if node.record.spending is not None:
             for account in counted:
@@ -81,7 +92,10 @@ class Accounts:
         options, above = node.record.requested.options, {one.id: one for one in upwards(node)}
         for one in () if options is None else options.budgets_above:
             owner = None if one.node is None else above[one.node]
-            account = Account(one.budget, owner, stored_as=one.name)
+            is_given = not one.name.endswith(f":{_OF_FUNCTION}")
+            account = Account(one.budget, owner, is_given=is_given, stored_as=one.name)
+            if owner is not None:
+                _raise(account, owner)
             if owner is not None and one.budget.name is None and owner.record.spending is not None:
                 # The store does not know it before the first request: a fork has inherited it.
                 account.take_over(owner.record.spending)
@@ -118,6 +132,12 @@ def budgets_above(parent: CallNode) -> tuple[BudgetAbove, ...]:
             owner = None if account.owner is None else account.owner.id
             found.append(BudgetAbove(name, owner, replace(budget, seconds=None)))
     return tuple(found)
+
+
+def _raise(account: Account, owner: CallNode) -> None:
+    """Raise a budget as people have done in an earlier process, or in the source of a fork."""
+    if (more := (owner.record.budgets or {}).get(account.place)) is not None:
+        account.budget = raised(account.budget, more)
 
 
 def _named_account(name: str) -> str:

@@ -10,7 +10,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
-from treefold.core.budget import Budget, budget_of
+from treefold.core.budget import Budget, as_text, budget_of
 from treefold.core.call_keys import of_continuation
 from treefold.core.call_request import CallRequest
 from treefold.core.decisions import Hooks, Rules
@@ -106,6 +106,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             person resumes the call.
         on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until a person
             decides.
+        on_budget: for a request that does not fit into a budget: ``"raise"`` BudgetExceeded, or
+            ``"pause"`` until a person answers with a larger budget.
         on_new_code: for an open call of an earlier process whose function has changed: ``"adopt"``
             the new version, with a notice; ``"pause"`` until a person resumes the call; or
             ``"pin"`` its tree, which stays as it is until a runtime has the version it began with.
@@ -141,6 +143,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         disallowed_tools: Iterable[str | Function] = (),
         on_provider_failure: Literal["raise", "pause"] = "raise",
         on_tool_error: Literal["report", "pause"] = "report",
+        on_budget: Literal["raise", "pause"] = "raise",
         on_new_code: Literal["adopt", "pause", "pin"] = "adopt",
         store: Store | str | os.PathLike[str] | None = None,
         redact: Callable[[str], str] | None = None,
@@ -151,6 +154,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         for option, value, default in (
             ("on_provider_failure", on_provider_failure, "raise"),
             ("on_tool_error", on_tool_error, "report"),
+            ("on_budget", on_budget, "raise"),
         ):
             if value not in {default, "pause"}:
                 raise InvalidValueError(f"{option} must be {default!r} or 'pause', got {value!r}")
@@ -169,6 +173,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             account=None if budget is None else Account(budget, None),
             pauses_on_provider_failure=on_provider_failure == "pause",
             pauses_on_tool_error=on_tool_error == "pause",
+            pauses_on_budget=on_budget == "pause",
             on_new_code=on_new_code,
         )
         functions = discover(specs, self._services.models)
@@ -446,8 +451,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         outside the tree (a provider, a budget, the store), are open again in it, and everything
         else is as it was. There is one such fork: resuming the same call again resumes that. It has
         the *budget*, if given, instead of the one that the call was made with; what was spent
-        counts. Without a store only an agent whose provider failed can be resumed so; it is called
-        again, and continues after the last complete response.
+        counts. A call that waits for a larger budget gets *budget*. Without a store only an agent
+        whose provider failed can be resumed so; it is called again, and continues after the last
+        complete response.
 
         Raises:
             UsageError: nothing there is paused.
@@ -473,13 +479,16 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             other.resume(id, budget=budget)
             return node
         below = {one.id for one in subtree(node)}
-        paused = [q for q in self._services.board.questions() if q.node_id in below]
-        paused = [q for q in paused if q.kind is QuestionKind.Paused]
-        if not paused:
+        asked = [q for q in self._services.board.questions() if q.node_id in below]
+        answers = {q.id: RESUME for q in asked if q.kind is QuestionKind.Paused}
+        if budget is not None:
+            more = as_text(budget)
+            answers |= {q.id: more for q in asked if q.kind is QuestionKind.Budget}
+        if not answers:
             raise UsageError(why_not_paused(node))
-        for question in paused:
+        for question, answer in answers.items():
             with suppress(UnknownQuestionError):  # answered in the meantime
-                self._answer(question.id, RESUME, None)
+                self._answer(question, answer, None)
         return node
 
     def _call_again(self, root: CallNode) -> CallNode:
@@ -557,7 +566,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         arguments to use instead; a pause by ``"resume"`` or ``"cancel"``; a call in doubt by
         ``"retry"``, ``"use: RESULT"``, ``"fail"`` or ``"fail: why"``; anything else by one of its
         choices, or by any text if it has none. Yes, y and allow mean the same, as do no, n and
-        deny.
+        deny. A budget that is used up is answered by a larger one, ``"usd=5"`` or ``"tokens=90000
+        calls=20"``, or by ``"cancel"``.
 
         Raises:
             UnknownQuestionError: there is no such question, or it has been answered, perhaps by

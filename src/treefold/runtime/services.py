@@ -28,6 +28,7 @@ class Services:
     shared: SharedAllowances | None = None  # of all workers of a shared store
     pauses_on_provider_failure: bool = False
     pauses_on_tool_error: bool = False
+    pauses_on_budget: bool = False
     on_new_code: Literal["adopt", "pause", "pin"] = "adopt"
     board: QuestionBoard = field(default_factory=QuestionBoard)
     past_runs: dict[str, deque[Any]] = field(default_factory=dict[str, deque[Any]])  # by agent

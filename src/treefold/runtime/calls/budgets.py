@@ -48,6 +48,15 @@ class Account:
         self._spent = Spent()
         self._set_aside: list[Estimate] = []
         self._since: float | None = None
+        # Those who wait until a person has been asked for more; None if nobody is asked.
+        self.waiting_for_more: list[Callable[[], None]] | None = None
+
+    @property
+    def place(self) -> str:
+        """Which budget of its owner it is, for the journal."""
+        if self.owner is None:
+            return "runtime"
+        return "call" if self.is_given else "function"
 
     @property
     def name(self) -> str:
@@ -171,4 +180,6 @@ def exceeded(account: Account, reason: str, root: Root) -> BudgetExceeded:
     else:
         remedy = f"give more in the code, and {way}"
     owner, last_call = account.owner or root, account.budget.last_call
-    return BudgetExceeded(reason, owner, account.name, last_call=last_call, remedy=remedy)
+    error = BudgetExceeded(reason, owner, account.name, last_call=last_call, remedy=remedy)
+    error.account = account
+    return error

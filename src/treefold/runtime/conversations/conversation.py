@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
-from treefold.core.agent_errors import AgentException
+from treefold.core.agent_errors import AgentException, BudgetExceeded
 from treefold.core.agent_events import (
     ConversationOpened,
     HookDecided,
@@ -54,6 +54,7 @@ from treefold.runtime.conversations.admission import admitted, price_if_known, r
 from treefold.runtime.conversations.partial_output import PartialOutput
 from treefold.runtime.loops.loop_handle import settle
 from treefold.runtime.questions.ask import ask_to_resume
+from treefold.runtime.questions.more_budget import ask_for_more
 from treefold.runtime.services import Services
 
 _CHARACTERS_PER_TOKEN: Final = 4  # about
@@ -249,6 +250,14 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     async def pause(self, why: str, key: str, choices: Sequence[str] = ()) -> str:
         return await ask_to_resume(self._node, why, key, choices)
+
+    async def ask_for_more(self, exceeded: BudgetExceeded) -> bool:
+        account = exceeded.account
+        # Time that is over stops a call whatever it waits for.
+        if not self._services.pauses_on_budget or account is None or account.seconds_left() == 0:
+            return False
+        await ask_for_more(self._node, account, exceeded.limit)
+        return True
 
     # Opening it
 

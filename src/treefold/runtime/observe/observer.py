@@ -309,7 +309,11 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             _check_open(view, "resumed")
         elif view.state.final and id != self.tree_of(id):
             raise UsageError(f"{_named(view)} has ended; resume node {tree}")
-        elif not view.state.final and not is_paused(view) and not self._is_pause_posted():
+        elif (
+            not view.state.final
+            and not is_paused(view, is_short=budget is not None)
+            and not self._is_pause_posted()
+        ):
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
         self._post({"do": "resume", "node": id} | _with_budget(budget))
 
@@ -439,12 +443,16 @@ def _check_open(view: NodeView, what: str) -> None:
         raise UsageError(f"{_named(view)} has ended ({view.state}), and cannot be {what} any more")
 
 
-def is_paused(view: NodeView) -> bool:
-    """Whether a call, or one below it, is paused until a person resumes it."""
+def is_paused(view: NodeView, *, is_short: bool = False) -> bool:
+    """Whether a call, or one below it, is paused until a person resumes it.
+
+    With *is_short* it may also wait for a larger budget.
+    """
+    kinds = {QuestionKind.Paused, QuestionKind.Budget} if is_short else {QuestionKind.Paused}
     views = [view]
     while views:
         view = views.pop()
-        if any(question.kind is QuestionKind.Paused for question in view.questions):
+        if any(question.kind in kinds for question in view.questions):
             return True
         views.extend(view.children)
     return False

@@ -5,7 +5,7 @@ import { CANCEL_WARNING, openForm, readJson } from "./dialogs.js";
 import { attempt, showToast } from "./notices.js";
 import { editable, longText, oneLine } from "./text.js";
 
-const TITLES = { human: "asks", approval: "asks for approval", in_doubt: "in doubt", paused: "paused" };
+const TITLES = { human: "asks", approval: "asks for approval", in_doubt: "in doubt", paused: "paused", budget: "asks for more" };
 const WORDS = {
   allow: "Allow",
   deny: "Deny",
