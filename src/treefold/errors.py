@@ -22,6 +22,7 @@ TreefoldError
 │   ├── NoParentSessionError      a top-level call has no parent bag
 │   ├── BlockingCallError         the call would block the loop that it waits for
 │   ├── ClosedError               the runtime is closed, or the calling call has ended
+│   ├── HeldBackError             this process lacks what a recorded tree needs to run
 │   ├── WeightsUnavailableError   a local model cannot be fetched
 │   └── IllegalTransitionError
 ├── CallError                     one call failed: its caller decides what to do

@@ -22,6 +22,7 @@ from treefold.core.errors import (
     DuplicateNameError as DuplicateNameError,
     EngineError as EngineError,
     FencedError as FencedError,
+    HeldBackError as HeldBackError,
     IllegalTransitionError as IllegalTransitionError,
     InDoubtError as InDoubtError,
     InvalidArgumentsError as InvalidArgumentsError,

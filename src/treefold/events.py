@@ -21,6 +21,8 @@ The conversation of an agent with its model:
 
 Trees that are resumed or forked:
     TreeResumed, ProcessDied, CallReopened: a call runs again in another process.
+    TreeHeldBack: a process does not run the tree, because it lacks something.
+    GuardsAdded, GuardsLifted: further permissions bind the tree; a person has lifted some.
     TreeForked, CallInherited, AgentEdited: a fork shares calls with another tree.
 
 For programs in other languages:

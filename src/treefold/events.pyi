@@ -25,10 +25,13 @@ from treefold.core.events import (
     CallResumed as CallResumed,
     CallStarted as CallStarted,
     Event as Event,
+    GuardsAdded as GuardsAdded,
+    GuardsLifted as GuardsLifted,
     ProcessDied as ProcessDied,
     QuestionAsked as QuestionAsked,
     QuestionSettled as QuestionSettled,
     TreeForked as TreeForked,
+    TreeHeldBack as TreeHeldBack,
     TreeResumed as TreeResumed,
     ValueSent as ValueSent,
 )

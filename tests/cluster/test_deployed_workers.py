@@ -99,7 +99,7 @@ def test_new_code_asks_before_it_runs_the_trees_of_a_dead_worker(
 def test_a_pinned_tree_waits_for_its_own_version(deployment: Deployment, tmp_path: Path):
     id = deployment.begun("a")
     newer = deployment.start("two", "pin")
-    wait(lambda: f"tree {id} waits for a worker that has the version" in newer.complaints)
+    wait(lambda: "on_new_code is 'pin'" in newer.complaints)
     deployment.start("one", "pin")
     view = deployment.ended("a", id)
     assert (view.outputs, view.notices) == ("one", ())
@@ -109,7 +109,7 @@ def test_a_pinned_tree_waits_for_its_own_version(deployment: Deployment, tmp_pat
 def test_a_tree_waits_for_a_worker_that_has_its_function(deployment: Deployment):
     id = deployment.submit("a", "one")
     without = deployment.start("none")
-    wait(lambda: f"tree {id} waits for a worker that has report" in without.complaints)
+    wait(lambda: "this process has no function 'report'" in without.complaints)
     deployment.start("one")
     assert deployment.ended("a", id).outputs == "one"
 
@@ -119,7 +119,7 @@ def test_a_tree_without_a_worker_that_has_its_function_can_be_cancelled(
 ):
     id = deployment.submit("a", "one")
     without = deployment.start("none")
-    wait(lambda: f"tree {id} waits for a worker that has report" in without.complaints)
+    wait(lambda: "this process has no function 'report'" in without.complaints)
     with attach(url) as observer:
         observer.cancel(id, "nobody has it")
         wait(lambda: observer.get_view(id).state.final)

@@ -54,7 +54,7 @@ def test_a_pinned_tree_waits_for_a_worker_that_has_its_version(
 ):
     id = left_open(any_workers, waiting())
     any_workers(waiting("b"), on_new_code="pin")
-    eventually(lambda: "waits for a worker that has the version it began with" in caplog.text)
+    eventually(lambda: "and on_new_code is 'pin'" in caplog.text)
     gate.set()
     any_workers(waiting(), on_new_code="pin")
     view = ended(any_workers, id)

@@ -26,6 +26,7 @@ from treefold import (
     events,
 )
 from treefold.core.events import CallOptions, Failure, Stop, StopCause
+from treefold.core.guards import Guards, HookGuard
 from treefold.core.question import Answer
 from treefold.models import Exchange, Finish
 
@@ -77,6 +78,11 @@ EVENTS = [
         9, AT, "#9", 2, "add", is_agent=False, source=1, inherited=1, cut=3, length=4, reopened=(1,)
     ),
     events.TreeResumed(1, AT),
+    events.TreeHeldBack(1, AT, "guarded by main:approve"),
+    events.GuardsAdded(
+        1, Guards(("add",), ("bash",), (HookGuard("pre_tool_use", "main:approve", "bash"),))
+    ),
+    events.GuardsLifted(1, AT, ("main:approve",)),
     events.ValueSent(2, 0.5),
 ]
 CHILD = NodeView(

@@ -154,11 +154,11 @@ class Lives:
 def main(arguments: Sequence[str]) -> None:
     """Run one program of a test module."""
     file, name, folder = arguments
-    spec = spec_from_file_location("program", file)
+    spec = spec_from_file_location(name_of := Path(file).stem, file)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules["program"] = module
+    sys.modules[name_of] = module
     spec.loader.exec_module(module)
     getattr(module, name)(World(Path(folder), mortal=True))
 

@@ -136,13 +136,16 @@ def test_a_call_that_waits_for_the_end_of_a_pause_is_left_for_later() -> None:
     talk = AgentFunction("talk", "Talk.", user_prompt_template="Go.", uses=[tool])
 
     async def pause(event: Any) -> HookDecision:
-        runtime.pause(1)
+        if not paused:
+            paused.append("once")
+            runtime.pause(1)
         return HookDecision()
 
+    paused = list[str]()
     model, hooks = ScriptedModel([ToolUse("1", "tool", {})]), {HOOK_PRE_TOOL_USE: [pause]}
     with Runtime([talk], models=model, hooks=hooks, store=store) as runtime:
         runtime.invoke(talk)
-    with Runtime([talk], models=ScriptedModel("Done."), store=store) as runtime:
+    with Runtime([talk], models=ScriptedModel("Done."), hooks=hooks, store=store) as runtime:
         (node,) = runtime.recover()
         assert made == []
         runtime.resume(node.id)

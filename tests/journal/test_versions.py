@@ -353,8 +353,7 @@ def test_a_pinned_tree_stays_as_it_is_until_its_version_is_back(
     assert states(path, id) == before
     [line] = logged(caplog)
     assert line == (
-        f"tree {id} stays as it is: sign {NOTICE} (its code), in node {id + 2}, and on_new_code is"
-        " 'pin'"
+        f"run 1 is held back: sign {NOTICE} (its code), in node {id + 2}, and on_new_code is 'pin'"
     )
     with Runtime([tree()], store=path, on_new_code="pin") as runtime:
         assert finish(runtime) == ["step 1", "signed: yes"]

@@ -2,49 +2,52 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any, Final
 
-from treefold.core.agent_errors import DeniedError
 from treefold.core.conversation import AgentConversation
 from treefold.core.decisions import (
+    HOOK_PRE_TOOL_USE,
     HOOK_STOP,
     HOOK_SUBAGENT_STOP,
     HOOK_USER_PROMPT_SUBMIT,
     HookDecision,
+    PreToolUseEvent,
+    RuleChain,
     StopEvent,
     UserPromptSubmitEvent,
 )
 from treefold.core.errors import InvalidArgumentsError, InvalidValueError
-from treefold.core.function import RunContext
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.function import Function, RunContext
 from treefold.core.messages import Message
-from treefold.core.question import ALLOW, DENY, QuestionKind
+from treefold.core.verdict import Verdict, approval_question
 
 _MOST_CONTINUATIONS: Final = 10  # of one call, by hooks that do not let it end
 
 log = logging.getLogger("treefold.agents")
 
 
-@lazy_dataclass(frozen=True)
-class Verdict:
-    """A gate that denies the call, or asks a person to approve it."""
+async def decide_call(
+    function: Function | None,
+    event: PreToolUseEvent,
+    rules: RuleChain,
+) -> tuple[Verdict | None, Mapping[str, Any]]:
+    """Return the gate of a call that a model asks for, if any, and the arguments to call with.
 
-    name: str
-    refusal: str | None
-    question: str = ""
-
-    async def __call__(self, ctx: RunContext) -> Mapping[str, Any]:
-        """Return the arguments to make the call with.
-
-        Raises:
-            DeniedError: the call was denied.
-        """
-        if self.refusal is not None:
-            raise DeniedError(self.name, self.refusal)
-        answer = await ctx.ask_person(QuestionKind.Approval, self.question, (ALLOW, DENY))
-        if answer.text == DENY:
-            raise DeniedError(self.name, answer.reason or "a person said no")
-        return ctx.node.inputs if answer.args is None else answer.args
+    Rules can forbid it, hooks decide about it, and its function may want a person to approve it.
+    No hook can allow what the function asks about.
+    """
+    if (reason := rules.forbids(event.tool_name)) is not None:
+        return Verdict(event.tool_name, reason), event.tool_input
+    # Hooks may change their copy.
+    copied = replace(event, tool_input=deepcopy(event.tool_input))
+    decision = await rules.decide(HOOK_PRE_TOOL_USE, copied)
+    args = event.tool_input if decision.modified_input is None else decision.modified_input
+    asked = None if function is None else await approval_question(function, args)
+    if asked is not None:
+        decision = HookDecision(ask=asked).after(decision) if decision.continue_ else decision
+    return gate_for(decision, event.tool_name), args
 
 
 def gate_for(decision: HookDecision, name: str) -> Verdict | None:

@@ -1,11 +1,10 @@
 """Make the calls that a model asks for: check whether they are allowed, run them, get results."""
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from treefold.agents.approval import Verdict, gate_for
+from treefold.agents.approval import decide_call
 from treefold.agents.prompts import as_text
 from treefold.agents.results import ReturnResult
 from treefold.core.call_request import CallRequest, Gate
@@ -25,6 +24,7 @@ from treefold.core.question import REPORT, QuestionKey
 from treefold.core.states import NodeState
 from treefold.core.transcript import ToolResult, ToolUse
 from treefold.core.truncation import truncate_middle
+from treefold.core.verdict import Verdict
 
 _LONGEST: Final = 4000  # characters of an exception's message
 _NOTHING: Final = "[it returned nothing]"
@@ -148,25 +148,21 @@ class Calls:
         )
 
     async def decide(self, call: ToolUse) -> tuple[Verdict | None, Mapping[str, Any]]:
-        """Return the gate that rules and hooks demand, if any, and the arguments to call with."""
+        """Return the gate that rules, hooks and its function demand, and the arguments."""
         rules, edited = self._conversation.rules, self._conversation.edited_args(call.id)
         args = call.args if edited is None else edited
+        function = self._functions.get(call.name)
         # Returning the result has no effect outside, and without it the agent could not end.
-        if isinstance(self._functions.get(call.name), ReturnResult):
+        if isinstance(function, ReturnResult):
             return None, args
-        if (reason := rules.forbids(call.name)) is not None:
-            return Verdict(call.name, reason), args
-        if not rules.asks(HOOK_PRE_TOOL_USE):
-            return None, args
-        # An earlier process has asked the hooks, and they allowed it.
-        if (made := self._conversation.made_args(call.id)) is not None:
-            return None, made
-        # Hooks may change their copy.
-        copied = deepcopy(dict(args))
-        event = PreToolUseEvent(call.name, copied, call.id, self._policy.messages())
-        decision = await rules.decide(HOOK_PRE_TOOL_USE, event)
-        args = args if decision.modified_input is None else decision.modified_input
-        return gate_for(decision, call.name), args
+        is_guarded = rules.asks(HOOK_PRE_TOOL_USE) or (function is not None and function.ask)
+        # An earlier process has asked hooks and people, and they allowed it.
+        if is_guarded and (made := self._conversation.made_args(call.id)) is not None:
+            forbidden = rules.forbids(call.name)
+            return None if forbidden is None else Verdict(call.name, forbidden), made
+        history = self._policy.messages() if rules.asks(HOOK_PRE_TOOL_USE) else []
+        event = PreToolUseEvent(call.name, dict(args), call.id, history)
+        return await decide_call(function, event, rules)
 
     async def _finish(self, made: MadeCall, batch: Sequence[MadeCall]) -> None:
         """Wait for a call, and set its result."""

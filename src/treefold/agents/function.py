@@ -20,6 +20,7 @@ from treefold.core.errors import (
 )
 from treefold.core.from_file import FromFile
 from treefold.core.function import (
+    Ask,
     Function,
     ModelFinder,
     Node,
@@ -69,6 +70,7 @@ class SharedOptions(TypedDict, total=False):
     remote: bool | str
     uses_recursion: bool
     max_depth: int
+    ask: Ask
 
 
 class AgentFunctionOptions(SharedOptions, total=False):
@@ -111,6 +113,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
             its last response in either case.
         uses_recursion: whether it may call itself.
         max_depth: how many calls of it may be nested.
+        ask: whether a person approves each call that a model asks for; see ``@tool``.
 
     The names of other libraries are accepted, too: *description* for desc, *instructions* for
     system_prompt, *tools* for uses, *model* for default_model, *output_type* for returns, and
@@ -196,6 +199,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         remote: bool | str = False,
         uses_recursion: bool = False,
         max_depth: int = 10,
+        ask: Ask = False,
         description: str | None = None,
         instructions: str | FromFile | None = None,
         tools: Iterable[Function] | None = None,
@@ -236,6 +240,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
             uses_recursion=uses_recursion,
             max_depth=max_depth,
             budget=budget,
+            ask=ask,
         )
         self._check()
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from treefold.agents.approval import Verdict, approve_prompt, continuation
+from treefold.agents.approval import approve_prompt, continuation
 from treefold.agents.calls import Calls, MadeCall, error_text
 from treefold.agents.loop import Loop, provider_faults
 from treefold.agents.results import ResultType, ReturnResult
@@ -18,6 +18,7 @@ from treefold.core.messages import Message, messages_of
 from treefold.core.model import Model, ModelSettings
 from treefold.core.suggestions import did_you_mean
 from treefold.core.transcript import ModelText, ToolResult, ToolUse, UserText
+from treefold.core.verdict import Verdict
 
 _REMINDERS: Final = 2  # after a response without a usable answer
 _EMPTY: Final = "You said nothing. Give your answer."

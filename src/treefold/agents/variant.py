@@ -37,6 +37,7 @@ class Variant(AgentFunction):
             remote=agent.queue,
             uses_recursion=agent.uses_recursion,
             max_depth=agent.max_depth,
+            ask=agent.ask,
         )
 
     def with_extra(self, args: Mapping[str, Any], value: Any) -> dict[str, Any]:

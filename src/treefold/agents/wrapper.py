@@ -43,6 +43,7 @@ class AgentWrapper(CodeFunction[P, R_co]):
             name=name or f"{agent.name}_{ending}",
             desc=agent.description,
             uses=[agent, self._variant],
+            ask=agent.ask,
         )
         self.callable = self._called_directly
 

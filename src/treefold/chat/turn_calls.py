@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from treefold.agents.approval import Verdict
 from treefold.agents.calls import Calls, MadeCall, cut
 from treefold.chat.blocks import ToolUseBlock, ToolUseError
 from treefold.chat.parts import fault_of
@@ -15,6 +14,7 @@ from treefold.core.failures import failed
 from treefold.core.function import Function, RunContext
 from treefold.core.messages import Message
 from treefold.core.transcript import ToolResult, ToolUse
+from treefold.core.verdict import Verdict
 
 
 class TurnCalls:

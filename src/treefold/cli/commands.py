@@ -40,7 +40,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "questions": ("questions", "list the questions that wait for a person"),
         "answer": ("control", "answer a question"),
         "pause": ("control", "pause a call and all calls below it"),
-        "resume": ("control", "resume a call that is paused, failed or was cancelled"),
+        "resume": ("resume", "resume a call that is paused, failed or was cancelled"),
         "cancel": ("control", "cancel a call and all calls below it"),
         "fork": ("fork", "run again from a call in the past, with something changed"),
         "replay": ("replay", "run a recording again offline and show what differs"),

@@ -1,4 +1,4 @@
-"""``treefold answer``, ``treefold pause``, ``treefold resume`` and ``treefold cancel``.
+"""``treefold answer``, ``treefold pause`` and ``treefold cancel``.
 
 They leave a request in the journal. The process that drives the journal carries it out within
 moments; if there is none, the next one will.
@@ -23,7 +23,7 @@ from treefold.cli.options import (
 )
 from treefold.core.question import QuestionKind
 from treefold.core.states import NodeState
-from treefold.runtime.observe.observer import Observer, is_paused
+from treefold.runtime.observe.observer import Observer
 from treefold.stores.urls import public_name
 from treefold.views.text import readable
 
@@ -97,40 +97,6 @@ def pause(node: str, reason: str, wait: float, store: str | None) -> int:
             return f"{name} is paused; 'treefold resume {id}' resumes it" if held else None
 
         return report_outcome(observer, store, wait, done, f"{name} is paused")
-
-
-@command("resume", exit_codes=EXIT_CODES)
-@node_argument(required=True)
-@wait_option
-@store_option
-def resume(node: str, wait: float, store: str | None) -> int:
-    """Resume a paused call and all calls below it, or a run that failed or was cancelled.
-
-    example: treefold resume 7
-
-    A run that has failed or was cancelled resumes as a fork: what was cancelled, or ended because
-    a provider failed, is done again, and all else is taken over.
-    """
-    with observe(store) as observer:
-        id = node_id(observer, node)
-        view, known = observer.get_view(id), _forks(observer, id)
-        name = f"{view.fn} (node {id})"
-        observer.resume(id)
-
-        def forked() -> str | None:
-            new = _forks(observer, id) - known
-            return f"{name} resumes as node {min(new)}" if new else None
-
-        def lifted() -> str | None:
-            held = is_paused(observer.get_view(id)) or not observer.is_driven
-            return None if held else f"{name} resumes"
-
-        done = forked if view.state.final else lifted
-        return report_outcome(observer, store, wait, done, f"{name} resumes")
-
-
-def _forks(observer: Observer, tree: int) -> set[int]:
-    return {row.id for row in observer.trees() if row.source == tree}
 
 
 @command("cancel", exit_codes=EXIT_CODES)

@@ -14,6 +14,7 @@ from treefold.cli.options import FILE
 from treefold.core.errors import InvalidValueError
 from treefold.core.events import Failure
 from treefold.core.function import Function, checked_function
+from treefold.runtime.guarding import LOADED_FILE
 
 TARGET: Final = FILE  # a module may be a file, which a shell can complete
 MODEL_HELP: Final = (
@@ -73,7 +74,7 @@ def _place(name: str) -> str:
 
 def load_object(place: str, name: str) -> Any:
     """Return what a module or a file has by that name; None if it has nothing."""
-    return getattr(_loaded(place), name, None)
+    return getattr(load_module(place), name, None)
 
 
 def load_function(target: str) -> Function:
@@ -81,7 +82,7 @@ def load_function(target: str) -> Function:
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise InvalidValueError(f"{target!r} is not MODULE:FUNCTION, such as package.module:main")
-    return _named(_loaded(place), place, name)
+    return _named(load_module(place), place, name)
 
 
 def load_functions(targets: Iterable[str]) -> list[Function]:
@@ -96,7 +97,7 @@ def load_functions(targets: Iterable[str]) -> list[Function]:
         place, _, name = target.rpartition(":")
         place, name = (place, name) if place and name else (target, "")
         if place not in modules:
-            modules[place] = _loaded(place)
+            modules[place] = load_module(place)
         names = [name] if name else _public(modules[place], place)
         found.update(dict.fromkeys(_named(modules[place], place, one) for one in names))
     return list(found)
@@ -143,7 +144,12 @@ def _imported(module: ModuleType) -> set[str]:
     }
 
 
-def _loaded(place: str) -> ModuleType:
+def load_module(place: str) -> ModuleType:
+    """Return the module that a command line names, or the one in a file.
+
+    Raises:
+        InvalidValueError: it cannot be imported.
+    """
     try:
         return _module(place)
     except (Exception, SystemExit) as error:
@@ -156,7 +162,7 @@ def _module(place: str) -> ModuleType:
         sys.path.insert(0, "")  # as ``python -m`` does
         return importlib.import_module(place)
     sys.path.insert(0, str(path.parent))  # as ``python FILE`` does
-    name = f"treefold run {path.stem}"  # no import statement can name it
+    name = f"{LOADED_FILE}{path.stem}"  # no import statement can name it
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"there is no file {place}")

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 import click
 
 from treefold.cli.exit_codes import DONE, INTERRUPTED, TERMINATED, USAGE
 from treefold.cli.loading import MODEL_HELP, TARGET, load_functions, load_model
 from treefold.cli.options import FILE, command
+from treefold.cli.runtime_options import RuntimeOptions, runtime_options
 from treefold.core.errors import TreefoldError
 from treefold.core.function import Function
 from treefold.http_server.tokens import checked_token, new_token
@@ -54,6 +55,7 @@ TOKEN_VARIABLE: Final = "TREEFOLD_MCP_TOKEN"
     metavar="FILE",
     help="write a journal of the calls there, and resume what is unfinished in it",
 )
+@runtime_options
 def mcp(
     targets: tuple[str, ...],
     http: str | None,
@@ -61,6 +63,7 @@ def mcp(
     store: str | None,
     *,
     allow_remote: bool,
+    **deciding: Any,
 ) -> int:
     """Serve functions, agents included, as the tools of an MCP server, over stdio or HTTP.
 
@@ -90,7 +93,8 @@ def mcp(
             server = _Server(functions, http, token, allow_remote=allow_remote)
             # Without a journal, a tree that has ended cannot be read.
             runtime = ServingRuntime if store is None else Runtime
-            made = runtime(functions, models=load_model(model), store=store)
+            decides = RuntimeOptions(**deciding)
+            made = decides.make(functions, load_model(model), kind=runtime, store=store)
             return asyncio.run(server.serve(made, stdio))
         except TreefoldError as error:
             print(f"treefold mcp: {printable(str(error))}", file=sys.stderr)

@@ -28,8 +28,15 @@ from treefold.cli.loading import (
 )
 from treefold.cli.log_output import messages_held
 from treefold.cli.options import FILE, command, read_value
+from treefold.cli.runtime_options import (
+    RuntimeOptions,
+    load_runtime,
+    refuse_beside_runtime,
+    runtime_options,
+)
 from treefold.cli.terminal_questions import StdinLines, ask_for_answers
 from treefold.core.errors import (
+    HeldBackError,
     InvalidArgumentsError,
     InvalidValueError,
     NoModelError,
@@ -98,6 +105,7 @@ _LEFT = "the same command resumes it, from {store}"
 @click.option("--queue", metavar="NAME", help="with --detach: only workers of this queue run it")
 @click.option("--engine", metavar="NAME", help="with --detach: as for 'treefold worker'")
 @click.option("--view", is_flag=True, help="show it in a browser, too, while it runs")
+@runtime_options
 @click.pass_context
 def run(  # noqa: PLR0913 - options, each passed by name
     ctx: click.Context,
@@ -113,6 +121,7 @@ def run(  # noqa: PLR0913 - options, each passed by name
     local: bool,
     detach: bool,
     view: bool,
+    **deciding: Any,
 ) -> int:
     """Call a function, watch the tree grow, and print what the function returned.
 
@@ -134,28 +143,34 @@ def run(  # noqa: PLR0913 - options, each passed by name
     given. The id of the run is printed, by which 'treefold tree' and 'treefold answer' find it.
     """
     try:
-        function = load_function(target)
+        decides = RuntimeOptions(**deciding)
+        program = load_runtime(target)
+        if program is not None:
+            refuse_beside_runtime(target, _given(decides, model, store, local=local, detach=detach))
+        function, options = _function(target, program, options)
         args = dict(map(_argument, arguments)) | read_options(ctx.command, function, options)
         _check(function, args, arguments)
         if detach and view:
             raise InvalidValueError("--view is for a run of this process: use 'treefold view'")
         if detach:
-            from treefold.cli.detached import submit  # noqa: PLC0415 - needs an engine
+            from treefold.cli.detached import Place, submit  # noqa: PLC0415 - needs an engine
 
             model = "local" if local else model
-            return submit(function, args, store, key=key, queue=queue, engine=engine, model=model)
+            place = Place(store, key, queue, engine, model)
+            return submit(function, args, decides, place)
         if queue or engine:
             option = "--queue" if queue else "--engine"
             raise InvalidValueError(f"{option} is for --detach, which has workers run the call")
-        runtime = Runtime(
+        runtime = program or decides.make(
             [function],
-            models=_choose_model(model, store, function, args, embedded=local),
+            _choose_model(model, store, function, args, embedded=local),
             store=store or (MemoryStore() if view else None),
         )
     except TreefoldError as error:
         print(f"treefold run: {error}", file=sys.stderr)
         return USAGE
-    left = None if store is None else _LEFT.format(store=public_name(store))
+    journal = None if runtime.store is None or view else runtime.store.name
+    left = None if journal is None else _LEFT.format(store=public_name(journal))
     with _shown_in_browser(runtime) if view else nullcontext():
         return show(
             runtime,
@@ -163,6 +178,34 @@ def run(  # noqa: PLR0913 - options, each passed by name
             command="run",
             left=left,
         )
+
+
+def _function(
+    target: str, program: Runtime | None, words: tuple[str, ...]
+) -> tuple[Function, tuple[str, ...]]:
+    """Return the function that a command line names, and the *words* that are its arguments.
+
+    Raises:
+        InvalidValueError: it names none.
+    """
+    if program is None:
+        return load_function(target), words
+    known = program.invocable_functions
+    if not words or words[0] not in known:
+        named = f"no function {words[0]!r}" if words else "several functions"
+        raise InvalidValueError(
+            f"{target} is a Runtime with {named}: write the name of one behind it,"
+            f" {', '.join(sorted(known)) or 'of which it has none'}"
+        )
+    return known[words[0]], words[1:]
+
+
+def _given(
+    decides: RuntimeOptions, model: str | None, store: str | None, *, local: bool, detach: bool
+) -> list[str]:
+    """Return the options that were given and that a Runtime of a program has itself."""
+    own = {"--model": model, "--store": store, "--local": local, "--detach": detach}
+    return [*decides.given, *(name for name, value in own.items() if value)]
 
 
 def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str | None) -> int:
@@ -179,7 +222,13 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
     with _raising_on_sigterm(), runtime, LiveTree() as tree:
         try:
             node = start()
+            _check_runs(runtime, node)
             _follow(runtime, node, tree)
+        except HeldBackError as error:
+            runtime.close()
+            with tree.prompt():
+                print(f"treefold {command}: {printable(str(error))}", file=sys.stderr)
+            return USAGE
         except KeyboardInterrupt as error:
             is_sigterm = isinstance(error, _Terminated)
             code = TERMINATED if is_sigterm else INTERRUPTED
@@ -202,6 +251,12 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
         return FAILED
     print("\n".join(map(printable, str(node.outputs).split("\n"))))
     return DONE
+
+
+def _check_runs(runtime: Runtime, node: Node) -> None:
+    """Raise HeldBackError if this process cannot run *node*: it would not end."""
+    if why := runtime.get_view(node.id).held_back:
+        raise HeldBackError(node.index, why)
 
 
 class _Terminated(KeyboardInterrupt):
@@ -270,6 +325,9 @@ def _choose_model(
 
 def _unfinished(runtime: Runtime, function: Function, args: Mapping[str, Any]) -> Node | None:
     """Return the same call if an earlier process left it unfinished, and print that."""
+    for node in runtime.held_back():
+        if node.function is function and node.inputs == args:
+            raise HeldBackError(node.index, runtime.get_view(node.id).held_back)
     for node in runtime.recover():
         if node.function is function and node.inputs == args:
             calls = runtime.get_subtree(node.id)[1:]

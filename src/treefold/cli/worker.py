@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -18,6 +18,7 @@ from treefold.cli.health import Health, LoopPulse
 from treefold.cli.journal import shared_journal
 from treefold.cli.loading import ENGINE_HELP, MODEL_HELP, TARGET, load_functions, load_model
 from treefold.cli.options import command, read_seconds, shared_store_option
+from treefold.cli.runtime_options import RuntimeOptions, runtime_options
 from treefold.core.errors import FencedError, InvalidValueError, TreefoldError
 from treefold.core.function import DEFAULT_QUEUE
 from treefold.core.shared_store import is_shared
@@ -87,6 +88,7 @@ _LOOK: Final = 0.05  # seconds between two looks whether it is ready
 )
 @click.option("--name", metavar="NAME", help="for people; by default the host and the process id")
 @click.option("--model", metavar="NAME", help=MODEL_HELP)
+@runtime_options
 def worker(  # noqa: PLR0913 - options, each passed by name
     targets: tuple[str, ...],
     *,
@@ -99,6 +101,7 @@ def worker(  # noqa: PLR0913 - options, each passed by name
     health: str | None,
     name: str | None,
     model: str | None,
+    **deciding: Any,
 ) -> int:
     """Run what 'treefold run --detach' and programs submit, until SIGTERM or Ctrl-C.
 
@@ -121,8 +124,13 @@ def worker(  # noqa: PLR0913 - options, each passed by name
         settings = _settings(name, queues, slots, lease)
         chosen = choose_engine(engine, url)
         address = None if health is None else parse_address(health, allow_remote=True)
-        runtime = Runtime(
-            functions, models=load_model(model), store=url, engine=chosen.engine, worker=settings
+        runtime = RuntimeOptions(**deciding).make(
+            functions,
+            load_model(model),
+            new_runs=False,
+            store=url,
+            engine=chosen.engine,
+            worker=settings,
         )
         return asyncio.run(_Worker(runtime, settings, chosen, drain).run(address))
     except FencedError as error:

@@ -1,6 +1,6 @@
 """The request for a call, and what the framework's own functions see of the call that starts."""
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol
 
 from treefold.core.budget import Budget
@@ -29,6 +29,8 @@ class CallRequest:
     tool_use_id: str | None = None  # the model's own id of the call
     gate: Gate | None = None
     rules: Rules | None = None  # for models in the call and below it, in addition to those above
+    # The permissions that bind a recorded tree, of a top-level call; None: those of the runtime.
+    levels: Sequence[Rules] | None = None
     prior: Any = None  # what an agent continues: a PriorConversation, or the turn of a chat
     key: str | None = None  # given by the caller
     continues: int | None = None  # the recorded call that it repeats

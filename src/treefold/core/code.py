@@ -15,7 +15,7 @@ from typing import Any, Concatenate, TypedDict, Unpack, get_args, overload
 
 from treefold.core.budget import Budget
 from treefold.core.errors import DefinitionError
-from treefold.core.function import Function, ModelFinder, P, Q, R_co, RunContext, T
+from treefold.core.function import Ask, Function, ModelFinder, P, Q, R_co, RunContext, T
 from treefold.core.parameter import MISSING, FunctionArg, JsonSchema
 from treefold.core.parameters import Parameters
 from treefold.core.signature import POSITIONAL, Kind, Signature, description_of, name_of, underlying
@@ -34,6 +34,7 @@ class CodeOptions(TypedDict, total=False):
     uses_recursion: bool
     max_depth: int
     budget: Budget | None
+    ask: Ask
 
 
 class CodeFunction(Function[P, R_co]):
@@ -93,6 +94,7 @@ class CodeFunction(Function[P, R_co]):
         max_depth: int = 10,
         budget: Budget | None = None,
         remote: bool | str = False,
+        ask: Ask = False,
     ) -> None:
         if desc is None and args is None:
             desc = description_of(callable)
@@ -109,6 +111,7 @@ class CodeFunction(Function[P, R_co]):
             max_depth=max_depth,
             budget=budget,
             remote=remote,
+            ask=ask,
         )
         self.callable = callable
         self.kind = Kind.of(callable)

@@ -3,6 +3,8 @@
 A runtime has them, and so may a client inside it; they apply to every call below.
 """
 
+import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import field, replace
@@ -27,6 +29,8 @@ _NAMES: Final = {
     HOOK_STOP: "Stop",
     HOOK_SUBAGENT_STOP: "SubagentStop",
 }
+_OF_TOOLS: Final = (HOOK_PRE_TOOL_USE, HOOK_POST_TOOL_USE)
+_ALL: Final = "*"  # the matcher of every tool
 _OTHER_NAMES: Final = {other: name for name, other in _NAMES.items()}
 
 
@@ -165,7 +169,53 @@ class StopEvent:
 
 HookEvent = PreToolUseEvent | PostToolUseEvent | UserPromptSubmitEvent | StopEvent
 HookHandler = Callable[[Any], Awaitable[HookDecision | None]]
-Hooks = Mapping[str, Sequence[HookHandler]]
+
+
+@lazy_dataclass(frozen=True)
+class HookMatcher:
+    """Decision hooks that are asked about some tools only.
+
+    Attributes:
+        matcher: a regular expression for whole names of tools, such as "bash|text_editor"; None
+            or "*" for every tool.
+        hooks: the hooks, in order.
+        timeout: seconds that each may take. One that takes longer ends the agent, as one that
+            raises an exception does; None for no limit.
+
+    Example:
+        >>> from treefold import HookDecision, HookMatcher
+        >>> async def approve(event):
+        ...     return HookDecision(ask=f"May it call {event.tool_name}?")
+        >>> HookMatcher("bash|text_.*", [approve]).applies_to("text_editor")
+        True
+    """
+
+    matcher: str | None = None
+    hooks: Sequence[HookHandler] = ()
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.hooks, Sequence) or not all(map(callable, self.hooks)):
+            raise InvalidValueError(f"a HookMatcher has a list of functions, not {self.hooks!r}")
+        try:
+            re.compile(self.matcher or "")
+        except (re.error, TypeError):
+            if self.matcher != _ALL:
+                raise InvalidValueError(
+                    f"the matcher {self.matcher!r} is not a regular expression for names of tools,"
+                    " such as 'bash|text_editor'"
+                ) from None
+        for handler in self.hooks:
+            _check_takes_event(handler)
+
+    def applies_to(self, tool: str) -> bool:
+        """Whether the hooks are asked about this tool."""
+        if not self.matcher or self.matcher == _ALL:
+            return True
+        return re.fullmatch(self.matcher, tool) is not None
+
+
+Hooks = Mapping[str, Sequence[HookHandler | HookMatcher]]
 
 
 @lazy_dataclass(frozen=True)
@@ -174,7 +224,9 @@ class Rules:
 
     allowed: frozenset[str] | None = None  # None: everything that is not disallowed
     disallowed: frozenset[str] = frozenset()
-    hooks: Hooks = field(default_factory=dict[str, Sequence[HookHandler]])
+    hooks: Mapping[str, Sequence[HookMatcher]] = field(
+        default_factory=dict[str, Sequence[HookMatcher]]
+    )
 
     @classmethod
     def of(
@@ -206,18 +258,11 @@ class Rules:
 
         Exceptions of hooks propagate.
         """
-        for handler in self.hooks.get(hook, ()):
-            decision = handler(event)
-            if not isawaitable(decision):
-                raise InvalidValueError(f"a decision hook is an async function: {handler!r} is not")
-            decision = await decision
-            if decision is None:
-                continue
-            if not isinstance(decision, HookDecision):
-                raise InvalidValueError(
-                    f"a decision hook returns a HookDecision or None, not {decision!r}"
-                )
-            return decision
+        tool = getattr(event, "tool_name", "")
+        for one in self.hooks.get(hook, ()):
+            for handler in one.hooks if one.applies_to(tool) else ():
+                if (decision := await _asked(handler, event, one.timeout)) is not None:
+                    return decision
         return HookDecision()
 
 
@@ -249,6 +294,20 @@ class RuleChain(tuple[Rules, ...]):
         return decided
 
 
+async def _asked(
+    handler: HookHandler, event: HookEvent, seconds: float | None
+) -> HookDecision | None:
+    """Return the decision of one hook."""
+    deciding = handler(event)
+    if not isawaitable(deciding):
+        raise InvalidValueError(f"a decision hook is an async function: {handler!r} is not")
+    async with asyncio.timeout(seconds):
+        decision: object = await deciding
+    if not isinstance(decision, HookDecision | None):
+        raise InvalidValueError(f"a decision hook returns a HookDecision or None, not {decision!r}")
+    return decision
+
+
 def _changed(event: HookEvent, decision: HookDecision) -> HookEvent:
     match event:
         case PreToolUseEvent() if decision.modified_input is not None:
@@ -261,9 +320,9 @@ def _changed(event: HookEvent, decision: HookDecision) -> HookEvent:
             return event
 
 
-def _by_name(hooks: Hooks) -> Hooks:
-    """Return *hooks* by our names."""
-    found: dict[str, Sequence[HookHandler]] = {}
+def _by_name(hooks: Hooks) -> Mapping[str, Sequence[HookMatcher]]:
+    """Return *hooks* by our names, each with its matcher."""
+    found: dict[str, Sequence[HookMatcher]] = {}
     for given, handlers in hooks.items():
         name = _OTHER_NAMES.get(given, given)
         if name not in _NAMES:
@@ -273,11 +332,15 @@ def _by_name(hooks: Hooks) -> Hooks:
             )
         if name in found:
             raise InvalidValueError(f"hooks has both {name!r} and {_NAMES[name]!r}: give one list")
-        if not isinstance(handlers, Sequence) or not all(map(callable, handlers)):
+        if not isinstance(handlers, Sequence) or not all(
+            callable(one) or isinstance(one, HookMatcher) for one in handlers
+        ):
             raise InvalidValueError(f"each hook name has a list of functions, not {handlers!r}")
-        for handler in handlers:
-            _check_takes_event(handler)
-        found[name] = handlers
+        found[name] = tuple([
+            one if isinstance(one, HookMatcher) else HookMatcher(None, (one,)) for one in handlers
+        ])
+        if name not in _OF_TOOLS and any(one.matcher for one in found[name]):
+            raise InvalidValueError(f"a matcher selects tools, and {name!r} is about none")
     return found
 
 

@@ -43,6 +43,24 @@ class UsageError(TreefoldError, RuntimeError):
     """
 
 
+class HeldBackError(UsageError):
+    """This process cannot run a recorded tree: it lacks a function, model, version or guard of it.
+
+    Example:
+        >>> from treefold.errors import HeldBackError
+        >>> str(HeldBackError(3, "guarded by main:approve, which this process does not have"))
+        'run 3 is held back: guarded by main:approve, which this process does not have'
+    """
+
+    def __init__(self, run: int, why: str) -> None:
+        super().__init__(run, why)
+        self.run = run
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"run {self.run} is held back: {self.why}"
+
+
 class DefinitionError(UsageError, TypeError):
     """A function, hook or schema cannot be made from what was given.
 

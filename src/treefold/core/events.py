@@ -11,6 +11,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 from treefold.core.budget import Budget
 from treefold.core.errors import RecordedError, TracedError
+from treefold.core.guards import Guards
 from treefold.core.json_form import HIDDEN, LIMIT, json_form
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.question import Answer, Question
@@ -78,6 +79,7 @@ class CallOptions:
     passing: bool = False  # only the process that made the call can continue it
     traceparent: str | None = None  # the span that was open where the call was made
     budgets_above: tuple[BudgetAbove, ...] = ()  # of a call that another worker runs
+    guards: tuple[Guards, ...] = ()  # of a top-level call: its runtime's, then its client's
 
 
 @fact
@@ -293,6 +295,53 @@ class TreeResumed(Event):
     """
 
     at: float
+
+
+@fact
+class TreeHeldBack(Event):
+    """A process that opened the journal does not run this tree, because it lacks something.
+
+    It is recorded once for each reason; a process that has what is missing resumes the tree.
+
+    Example:
+        >>> from treefold.events import TreeHeldBack
+        >>> TreeHeldBack(1, 1767225600.0, "guarded by main:approve").why
+        'guarded by main:approve'
+    """
+
+    at: float
+    why: str
+
+
+@fact
+class GuardsAdded(Event):
+    """From here on these permissions bind the tree, too: those of a runtime that resumes it.
+
+    Example:
+        >>> from treefold.core.guards import Guards
+        >>> from treefold.events import GuardsAdded
+        >>> GuardsAdded(1, Guards(disallowed=("bash",))).guards.disallowed
+        ('bash',)
+    """
+
+    guards: Guards
+
+
+@fact
+class GuardsLifted(Event):
+    """A person decided that the tree continues without some of its guards.
+
+    Attributes:
+        names: hooks such as "main:approve", or "allowed_tools", "disallowed_tools", "budget".
+
+    Example:
+        >>> from treefold.events import GuardsLifted
+        >>> GuardsLifted(1, 1767225600.0, ("main:approve",)).names
+        ('main:approve',)
+    """
+
+    at: float
+    names: tuple[str, ...]
 
 
 @fact

@@ -21,6 +21,7 @@ from treefold.core.events import (
     CallRequested,
     CallStarted,
     Event,
+    GuardsAdded,
     QuestionAsked,
     QuestionSettled,
     TreeForked,
@@ -183,7 +184,9 @@ def _kept(events: Sequence[Event], forked: TreeForked, shared: set[int]) -> Iter
     for position, event in enumerate(events[: forked.length], 1):
         if event.node not in shared or position in untold:
             continue
-        if event.node in reopened and position > forked.cut:
+        # A fork is bound by all that bound its source, also by what came later.
+        is_guard = isinstance(event, GuardsAdded)
+        if event.node in reopened and position > forked.cut and not is_guard:
             continue
         if event.node in unended and isinstance(event, CallEnded):
             continue

@@ -60,6 +60,10 @@ R_co = TypeVar("R_co", default=Any, covariant=True)
 
 DEFAULT_QUEUE = "default"  # of calls that any worker may run
 
+# Whether a person has to approve a call that a model asks for: True, why, or code that decides it
+# from the arguments that the model wrote, by returning one of these.
+Ask = bool | str | Callable[[Mapping[str, Any]], bool | str | Awaitable[bool | str | None] | None]
+
 _LONGEST = sys.float_info.max
 _NO_TAGS: frozenset[str] = frozenset()
 
@@ -196,6 +200,7 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
         max_depth: int = 10,
         budget: Budget | None = None,
         remote: bool | str = False,
+        ask: Ask = False,
     ) -> None:
         if budget is not None and not isinstance(budget, Budget):
             raise InvalidValueError(f"the budget of {name} is a Budget(...), not {budget!r}")
@@ -214,6 +219,12 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
             )
         # In a shared store, calls of it are run by any worker that serves this queue; "" for none.
         self.queue = DEFAULT_QUEUE if remote is True else (remote or "")
+        if not (isinstance(ask, bool) or (isinstance(ask, str) and ask.strip()) or callable(ask)):
+            raise InvalidValueError(
+                f"ask={ask!r} of {name}: give True, why a person is asked, or a function that"
+                " decides it from the arguments"
+            )
+        self.ask = ask
         self._uses = checked_functions(uses, f"the 'uses' of {name}")
         self.made_at = time.time()  # a source file that was changed later is not its source
 

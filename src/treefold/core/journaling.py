@@ -24,6 +24,7 @@ from treefold.core.events import (
     TreeForked,
 )
 from treefold.core.exchange import Exchange, LazyExchange
+from treefold.core.guards import Guards, HookGuard
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry
@@ -52,6 +53,9 @@ _KINDS: Final[dict[str, type[Event]]] = {
         events.CallResumed,
         events.ProcessDied,
         events.TreeResumed,
+        events.TreeHeldBack,
+        events.GuardsAdded,
+        events.GuardsLifted,
         events.QuestionAsked,
         events.QuestionSettled,
         events.CallEnded,
@@ -82,13 +86,16 @@ _IN_ENTRY: Final = {
     CallInherited: _IN_EVERY_ENTRY | {"parent", "index", "function", "key", "is_agent"},
     Question: {"id", "node_id"},
 }
-# Hashes that are compared with new ones, which redaction might change; by class.
+# Names and hashes that are compared with new ones, which redaction might change; by class.
 _NOT_REDACTED: Final[dict[type, set[str]]] = {
     CallRequested: {"version"},
     CallInherited: {"version"},
     TreeForked: {"version"},
     agent_events.NoticeGiven: {"version"},
     Question: {"key"},
+    Guards: {"allowed", "disallowed"},
+    HookGuard: {"hook", "name", "matcher", "version"},
+    events.GuardsLifted: {"names"},
 }
 _CALLS: Final = {CallRequested, CallInherited, TreeForked}
 _STATE_AFTER: Final[dict[type[Event], NodeState]] = {
@@ -257,7 +264,7 @@ def _plan(kind: type[Any]) -> list[tuple[str, Any, Write | None, Read | None]]:
             continue
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if field.name in _NOT_REDACTED.get(kind, ()):
-            plan.append((field.name, default, None, None))
+            plan.append((field.name, default, None, _codec(hints[field.name])[1]))
         else:
             plan.append((field.name, default, *_codec(hints[field.name])))
     # The exchange comes last: it contains the texts of the other fields, which are then known.

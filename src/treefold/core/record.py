@@ -35,15 +35,19 @@ from treefold.core.events import (
     CallResumed,
     CallStarted,
     Event,
+    GuardsAdded,
+    GuardsLifted,
     ProcessDied,
     QuestionAsked,
     QuestionSettled,
     TreeForked,
+    TreeHeldBack,
     TreeResumed,
     ValueSent,
 )
 from treefold.core.exchange import Exchange
 from treefold.core.frames import Frame, short_arguments
+from treefold.core.guards import Guards
 from treefold.core.model_events import TextWasThinking
 from treefold.core.phases import Phase, PhaseKind, close_phase, end_person, open_phase
 from treefold.core.question import CANCEL, Answer, Question, QuestionKind, ends_pause
@@ -127,7 +131,10 @@ class CallRecord:
         "edited",
         "ended",
         "forked",
+        "guards",
+        "held_back",
         "inputs",
+        "lifted",
         "notices",
         "parent",
         "phases",
@@ -169,6 +176,11 @@ class CallRecord:
         self.notices: list[str] | tuple[()] = ()
         self.phases: list[Phase] | tuple[()] = ()
         self.unclaimed: tuple[int, ...] = ()  # indexes of calls not made again after a resume
+        self.held_back = ""  # why the process that opened the journal last does not run its tree
+        # The permissions that bind its tree, and the names of those that a person has lifted.
+        options = requested.options
+        self.guards: tuple[Guards, ...] = () if options is None else options.guards
+        self.lifted: frozenset[str] = frozenset()
         self.questions: dict[str, Question] | None = None  # the open ones
         self.asked: dict[str, Question] | None = None  # all, by their ids
         self.budgets: dict[str, Budget] | None = None  # what people raised its budgets to, by place
@@ -249,14 +261,14 @@ class CallRecord:
     # What each event changes
 
     def _start(self, event: CallStarted) -> None:
-        self.state, self.status = NodeState.Running, RUNS
+        self.state, self.status, self.held_back = NodeState.Running, RUNS, ""
         self.started = self.since = event.at
         self.deadline = event.deadline
 
     def _end(self, event: CallEnded) -> None:
         # Other threads may read the outcome as soon as the state is final.
         self.ended = event
-        self.state, self.status = event.state, ""
+        self.state, self.status, self.held_back = event.state, "", ""
         self.questions = None
         if self.conversation.arriving is not None:
             self.conversation.arriving = None
@@ -291,7 +303,17 @@ class CallRecord:
         self.phases = self.phases or []
         return self.phases
 
+    def _hold_back(self, event: TreeHeldBack) -> None:
+        self.held_back = event.why
+
+    def _add_guards(self, event: GuardsAdded) -> None:
+        self.guards += (event.guards,)
+
+    def _lift_guards(self, event: GuardsLifted) -> None:
+        self.lifted |= set(event.names)
+
     def _take_up(self, event: TreeResumed | ProcessDied) -> None:
+        self.held_back = ""
         phases, last = self._phases(), _last_time(self, event.at)
         if phases and phases[-1].start <= last:  # it is of the process before
             close_phase(phases, last)
@@ -469,6 +491,9 @@ class CallRecord:
         NoticeGiven: _notice,
         ProcessDied: _take_up,
         TreeResumed: _take_up,
+        TreeHeldBack: _hold_back,
+        GuardsAdded: _add_guards,
+        GuardsLifted: _lift_guards,
         ConversationOpened: _open,
         AgentEdited: _edit_agent,
         HookDecided: _decide,

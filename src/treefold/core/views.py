@@ -37,6 +37,8 @@ class NodeView(Displayed):
         partial_output: the typed result (``returns=``) as far as the model has written it, as plain
             data; None if it has not begun, or is complete.
         status: what it is doing or waiting for; empty when it has ended.
+        held_back: what the process lacks that opened the journal last and does not run this tree,
+            such as a hook that guards it; empty if it is not held back.
         notices: messages for the person who runs the tree.
         phases: when it was queued, waited for its model or a person, or no process ran it.
         interrupted_at: the time of the last event of its tree, if the call is open and the process
@@ -78,6 +80,7 @@ class NodeView(Displayed):
     cost: Decimal | None = NO_COST
     total_cost: Decimal | None = NO_COST
     status: str = ""
+    held_back: str = ""
     notices: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
     started_at: datetime | None

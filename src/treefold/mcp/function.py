@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from treefold.core.function import Function, RunContext
+from treefold.core.function import Ask, Function, RunContext
 from treefold.core.json_schema import without_defaults
 from treefold.core.parameter import JsonSchema
 from treefold.core.parameters import Parameters
@@ -53,7 +53,13 @@ class McpFunction(Function):
     """
 
     def __init__(
-        self, name: str, tool: McpTool, server: ToolCaller, *, tags: Iterable[str] = ()
+        self,
+        name: str,
+        tool: McpTool,
+        server: ToolCaller,
+        *,
+        tags: Iterable[str] = (),
+        ask: Ask = False,
     ) -> None:
         hints = {"read_only": tool.read_only, "destructive": tool.destructive}
         super().__init__(
@@ -61,6 +67,7 @@ class McpFunction(Function):
             tool.description,
             tags={"mcp", *tags, *(tag for tag, is_set in hints.items() if is_set)},
             repeatable=tool.read_only or tool.idempotent,
+            ask=ask,
         )
         self.tool = tool.name
         self._server = server

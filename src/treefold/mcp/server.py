@@ -4,10 +4,10 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, cast
 
 from treefold.core.errors import InvalidValueError, UsageError
-from treefold.core.function import checked_tags, checked_timeout
+from treefold.core.function import Ask, checked_tags, checked_timeout
 from treefold.core.truncation import truncate
 from treefold.mcp.errors import McpConnectionError, missing_package
 from treefold.mcp.function import McpFunction, McpTool
@@ -49,6 +49,8 @@ class McpServer:
         start_timeout: seconds to connect and list the tools.
         max_chars: a result that is longer as text loses its middle; None for no limit.
         tags: tags of every function.
+        ask: whether a person approves each call that a model asks for, as for ``@tool``; a dict has
+            that for some of the tools, by the server's own names.
 
     Example:
         >>> import asyncio, sys
@@ -78,6 +80,7 @@ class McpServer:
         start_timeout: float | None = 30,
         max_chars: int | None = 100_000,
         tags: Iterable[str] = (),
+        ask: Ask | dict[str, Ask] = False,
     ) -> None:
         self._url, self._command = _checked_target(target)
         self._env = _checked_texts(env or {}, "env")
@@ -100,6 +103,9 @@ class McpServer:
             raise InvalidValueError(f"max_chars must be at least 1, or None, got {max_chars!r}")
         self._max_chars = max_chars
         self._tags = checked_tags(tags, f"MCP server {self._label}")
+        by_name = cast("dict[str, Ask]", ask) if isinstance(ask, dict) else None
+        self._asks: Mapping[str, Ask] = by_name or {}
+        self._ask: Ask = cast("Ask", ask) if by_name is None else False  # of the other tools
         self._connection: _Connection | None = None
         self._functions: list[McpFunction] = []
 
@@ -173,9 +179,10 @@ class McpServer:
         return Connection(self._label, transport, self._secrets)
 
     def _check_filters(self, tools: Sequence[McpTool]) -> None:
-        """Refuse unknown names in *only* and *without*: a misspelt one would exclude nothing."""
+        """Refuse unknown names in *only*, *without* and *ask*: a misspelt one has no effect."""
         known = [tool.name for tool in tools]
-        unknown = [name for name in (*(self._only or ()), *self._without) if name not in known]
+        named = (*(self._only or ()), *self._without, *self._asks)
+        unknown = [name for name in named if name not in known]
         if unknown:
             listed = ", ".join(known) or "none"
             raise InvalidValueError(
@@ -184,9 +191,10 @@ class McpServer:
 
     def _use(self, tools: Sequence[McpTool]) -> None:
         wanted = {tool.name: tool for tool in tools if self._is_included(tool.name)}
-        names = fit_names(wanted, self._prefix)
+        names, asks = fit_names(wanted, self._prefix), self._asks
         self._functions = [
-            McpFunction(names[name], tool, self, tags=self._tags) for name, tool in wanted.items()
+            McpFunction(names[name], tool, self, tags=self._tags, ask=asks.get(name, self._ask))
+            for name, tool in wanted.items()
         ]
 
     def _is_included(self, name: str) -> bool:

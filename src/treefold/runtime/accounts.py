@@ -12,8 +12,9 @@ from treefold.core.events import BudgetAbove, CallEnded, Event
 from treefold.core.function import Function
 from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.node import CallNode
-from treefold.runtime.calls.walk import upwards
+from treefold.runtime.calls.walk import root_of, upwards
 from treefold.runtime.graph import reachable
+from treefold.runtime.guarding import Guarding
 
 _OF_FUNCTION: Final = 1  # the place of its budget, after that of the call
 
@@ -23,11 +24,15 @@ class Accounts:
 
     Args:
         common: the account of the runtime, if it has a budget.
+        guarding: knows the budget of an earlier runtime that binds a tree.
     """
 
-    def __init__(self, common: Account | None) -> None:
+    def __init__(self, common: Account | None, guarding: Guarding) -> None:
         self._common = common
         self._since = time.time()
+        self._guarding = guarding
+        # The accounts of earlier runtimes: the trees of one runtime spend of the same.
+        self._earlier: dict[Budget, Account] = {}
         self._is_shared = False  # whether other workers may spend of a budget
         # Whether calls of a function may make remote calls.
         self._has_remote: WeakKeyDictionary[Function, bool] = WeakKeyDictionary()
@@ -42,6 +47,7 @@ class Accounts:
     def open_new(self, node: CallNode, request: CallRequest) -> None:
         """Open the accounts of a new call, if it has any."""
         is_common = node.parent is None and self._common is not None
+        # A new tree is bound by no earlier runtime.
         if is_common or request.budget is not None or request.function.budget is not None:
             self.open(node, request)
 
@@ -77,7 +83,8 @@ class Accounts:
         if node.record.since is not None:
             for account in node.accounts:
                 account.count_from(node.record.since)
-        if node.parent is None and (common := self._common) is not None:
+        common = self._common_of(node)
+        if node.parent is None and common is not None:
             node.accounts += (common,)
             _raise(common, node)
             counted = counted if is_counted else node.accounts
@@ -100,10 +107,21 @@ class Accounts:
                 # The store does not know it before the first request: a fork has inherited it.
                 account.take_over(owner.record.spending)
             node.accounts += (account,)
-        common = self._common
+        common = self._common_of(node)
         if common is not None and common.stored_as is None:
             # It is for all that this process spends.
             node.accounts += (common,)
+
+    def _common_of(self, node: CallNode) -> Account | None:
+        """Return the account of the runtime, or of an earlier one whose budget binds the tree."""
+        budget = self._guarding.budget_of(root_of(node).record)
+        if self._common is not None or budget is None:
+            return self._common
+        if budget not in self._earlier:
+            name = budget.name if self._is_shared else None
+            stored_as = None if name is None else _named_account(name)
+            self._earlier[budget] = Account(budget, None, stored_as=stored_as)
+        return self._earlier[budget]
 
     def _stored_as(self, budget: Budget, node: CallNode, place: int) -> str | None:
         """Return the name of an account in a shared store, if other workers may spend of it."""

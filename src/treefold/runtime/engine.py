@@ -12,7 +12,13 @@ from weakref import WeakSet
 
 from treefold.core.call_keys import named, of_arguments
 from treefold.core.call_request import CallRequest
-from treefold.core.errors import ClosedError, InvalidValueError, UnknownNodeError, UsageError
+from treefold.core.errors import (
+    ClosedError,
+    HeldBackError,
+    InvalidValueError,
+    UnknownNodeError,
+    UsageError,
+)
 from treefold.core.events import (
     BudgetAbove,
     CallEnded,
@@ -22,6 +28,7 @@ from treefold.core.events import (
     Event,
 )
 from treefold.core.function import Function, Node, RunContext
+from treefold.core.guards import Guards
 from treefold.core.origin import redefines
 from treefold.core.record import CallRecord
 from treefold.core.store import Store
@@ -55,6 +62,8 @@ class StartPolicy(Protocol):
 
 class Resumer(Protocol):
     """Deals with trees of earlier processes; see ``Recovery``."""
+
+    held_back: set[int]  # the ids of trees that this process cannot run
 
     def resume_with(self, root: CallNode, function: Function) -> None:
         """Resume a tree that was left open because its *function* was unknown."""
@@ -139,6 +148,10 @@ class TreeLoader(Protocol):
         """Return the version of *function*."""
         ...
 
+    def guards_of(self, request: CallRequest) -> tuple[Guards, ...]:
+        """Return the guards of a new tree, which are recorded with its top-level call."""
+        ...
+
     def load_around(self, call: int, tree: int, events: list[Event]) -> Tree:
         """Return a tree of which this process runs one *call* and those below it."""
         ...
@@ -176,7 +189,7 @@ class Engine:
     ) -> None:
         self.runtime = runtime
         self.services = services
-        self.accounts = Accounts(services.account)
+        self.accounts = Accounts(services.account, services.guarding)
         self.resumer: Resumer | None = None  # set with the loader
         # Returns the open span of the program, which is recorded with each top-level call.
         self.find_span: Callable[[], str | None] | None = None
@@ -361,7 +374,9 @@ class Engine:
         options = None
         if parent is None and tree.journal is not None:
             # This is the thread, and the context, of the code that makes the call.
-            options = _options(request, None if self.find_span is None else self.find_span())
+            span = None if self.find_span is None else self.find_span()
+            guards = () if self._loader is None else self._loader.guards_of(request)
+            options = _options(request, span, guards=guards)
         elif queue and parent is not None:
             # Another worker, which does not run its caller, starts it with these.
             options = _options(request, None, budgets_above(parent))
@@ -417,6 +432,8 @@ class Engine:
         node = self.keys.newest(self._checked_same(request, node))
         if self.resumer is not None:
             node.loop_handle.run_sync(self.resumer.resume_with, node, request.function)
+            if node.record.held_back and node.id in self.resumer.held_back:
+                raise HeldBackError(node.index, node.record.held_back)
         if node.has_ended and self.on_failed is not None and node.exception is not None:
             return self.on_failed(node, request)
         return node
@@ -615,7 +632,10 @@ def _requested(
 
 
 def _options(
-    request: CallRequest, traceparent: str | None, budgets_above: tuple[BudgetAbove, ...] = ()
+    request: CallRequest,
+    traceparent: str | None,
+    budgets_above: tuple[BudgetAbove, ...] = (),
+    guards: tuple[Guards, ...] = (),
 ) -> CallOptions | None:
     model = request.model
     options = CallOptions(
@@ -625,5 +645,6 @@ def _options(
         passing=request.prior is not None,
         traceparent=traceparent,
         budgets_above=budgets_above,
+        guards=guards,
     )
     return None if options == CallOptions() else options

@@ -10,8 +10,21 @@ from typing import Any, cast
 from treefold.core.budget import Budget
 from treefold.core.call_keys import of_continuation
 from treefold.core.edit import UNCHANGED, Edit
-from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError, UsageError
-from treefold.core.events import AgentEdited, CallRequested, Event, QuestionAsked, TreeForked
+from treefold.core.errors import (
+    HeldBackError,
+    InvalidValueError,
+    StoreError,
+    UnknownNodeError,
+    UsageError,
+)
+from treefold.core.events import (
+    AgentEdited,
+    CallRequested,
+    Event,
+    GuardsLifted,
+    QuestionAsked,
+    TreeForked,
+)
 from treefold.core.forking import (
     Cut,
     checked_response,
@@ -37,7 +50,9 @@ from treefold.runtime.durable.new_code import Fork
 from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.durable.tree_source import NewTree
 from treefold.runtime.engine import Engine
-from treefold.runtime.recovery import Recovery, model_of
+from treefold.runtime.guarding import check_lifted
+from treefold.runtime.readiness import model_of, why_unguarded
+from treefold.runtime.recovery import Recovery
 
 
 class Forks:
@@ -64,27 +79,37 @@ class Forks:
         return node.id
 
     def fork(
-        self, node: CallNode, at: int | None, edit: Edit | None, key: str | None = None
+        self,
+        node: CallNode,
+        at: int | None,
+        edit: Edit | None,
+        key: str | None = None,
+        without: Sequence[str] = (),
     ) -> CallNode:
         """Fork the tree of *node* after its response *at*; return the new top-level node.
 
+        The fork is bound by the guards of its source, but for those that it is *without*.
+
         Raises:
-            InvalidValueError: there is no such response, or *edit* does not fit the node.
+            InvalidValueError: there is no such response or guard, or *edit* does not fit the node.
             StoreBusyError: this is the loop's thread, and the tree could not be written in time.
         """
         response = checked_response(node.function, at, edit)
         if edit is not None and edit.model is not None:
             self._engine.services.models.find(edit.model)
         cut = partial(cut_at, node=node.id, response=response)
-        return self._fork_tree(root_of(node), cut, edit, key)
+        return self._fork_tree(root_of(node), cut, edit, key, without)
 
-    def continue_failed(self, root: CallNode, budget: Budget | None) -> CallNode:
+    def continue_failed(
+        self, root: CallNode, budget: Budget | None, without: Sequence[str] = ()
+    ) -> CallNode:
         """Return the fork that continues a tree which failed or was cancelled, made if need be.
 
         There is one, whoever asks for it at the same time. A new one has *budget*, if given,
-        instead of the budget that its top-level call was made with.
+        instead of the budget that its top-level call was made with, and is *without* these guards.
         """
-        return self._fork_tree(root, cut_at_failure, None, of_continuation(root.id), budget)
+        key = of_continuation(root.id)
+        return self._fork_tree(root, cut_at_failure, None, key, without, budget)
 
     def _fork_tree(
         self,
@@ -92,6 +117,7 @@ class Forks:
         cut: Callable[[Sequence[Event]], Cut],
         edit: Edit | None,
         key: str | None,
+        without: Sequence[str],
         budget: Budget | None = None,
     ) -> CallNode:
         """Fork the tree of *root* at a *cut* through its events.
@@ -103,6 +129,7 @@ class Forks:
         Raises:
             StoreBusyError: this is the loop's thread, and *root* could not be written in time.
         """
+        self._check_guards(root, without)
         loop_handle, forking = root.loop_handle, self._recovery.forking
         # Either this sees that the tree is being deleted, or the deletion sees this.
         forking.append(root.id)
@@ -113,7 +140,7 @@ class Forks:
             self._recovery.flush(loop_handle)
             events = read_events(self._store, root.id)
             ticket = self._store.ticket(root.id) if is_shared(self._store) else None
-            wanted = _Wanted(root.id, events, ticket, cut, edit, key, budget)
+            wanted = _Wanted(root.id, events, ticket, cut, edit, key, without, budget)
             made = loop_handle.run_sync(self._make, wanted)
             if isinstance(made, CallNode):
                 return made
@@ -126,6 +153,16 @@ class Forks:
             with suppress(StoreError):
                 self._journal.flush()
         return forked
+
+    def _check_guards(self, root: CallNode, without: Sequence[str]) -> None:
+        """Raise HeldBackError if the fork could not run here, for want of a hook that guards it.
+
+        With a work engine it runs on a worker, which may have the hook.
+        """
+        check_lifted(without, root.record)
+        why = why_unguarded(root, self._recovery.loader.guarding, without)
+        if why and self._engine.placement is None:
+            raise HeldBackError(root.index, why)
 
     def _make(self, wanted: "_Wanted") -> "_Made | CallNode":
         """Make a fork and record it, or return the one that has its key; runs on the loop."""
@@ -145,7 +182,10 @@ class Forks:
         shared = inherit(events, forked)
         asked = still_asked(shared)
         opened = still_open(shared, engine.version_of)
-        own = [forked, *opened, *asked, *edits_of(changed, edit, forked.at)]
+        bound = self._recovery.loader.added_guards(new.id, shared)
+        if wanted.without:
+            bound.append(GuardsLifted(new.id, forked.at, tuple(wanted.without)))
+        own = [forked, *bound, *opened, *asked, *edits_of(changed, edit, forked.at)]
         assert new.journal is not None  # there is a store
         new.journal.record(new.id, *own)
         # Before it is written, and may be delivered to this process.
@@ -237,6 +277,7 @@ class _Wanted:
     cut: Callable[[Sequence[Event]], Cut]
     edit: Edit | None
     key: str | None  # with a key it is made once
+    without: Sequence[str]  # the guards that a person has lifted
     budget: Budget | None  # of its top-level call, instead of that of the source's
 
 

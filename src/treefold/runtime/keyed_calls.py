@@ -52,4 +52,7 @@ class KeyedCalls:
 
     def forget(self, root: CallNode) -> None:
         """Forget a call that is deleted."""
-        self._known.pop(root.record.requested.key, None)
+        requested = root.record.requested
+        self._known.pop(requested.key, None)
+        if requested.continues is not None:
+            self._known.pop(of_continuation(requested.continues), None)

@@ -8,13 +8,13 @@ from its beginning. A tree in which everything waits for a person is parked unti
 import logging
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Final, Protocol
 
-from treefold.core.edit import Edit
-from treefold.core.errors import ClosedError, StoreError, UsageError
-from treefold.core.events import AgentEdited, Event
+from treefold.core.errors import ClosedError, HeldBackError, StoreError, UsageError
+from treefold.core.events import Event
 from treefold.core.function import Function
 from treefold.core.question import Answer, Question
 from treefold.core.shared_store import WorkerInfo, is_shared
@@ -33,6 +33,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
+from treefold.runtime.readiness import hold_back, lift, why_held_back
 from treefold.runtime.trees.question_board import GRACE
 from treefold.runtime.trees.run_log import name_of, questions_command
 from treefold.stores.opening import open_store
@@ -49,18 +50,18 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-class Recovery:
+class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
     """Resumes the trees in a store, answers their questions, and deletes trees."""
 
     def __init__(self, loader: Loader, engine: Engine, *, was_killed: bool) -> None:
         self.journal = loader.journal
         self.store = loader.store
-        self.why_pinned = loader.why_pinned
+        self.why_held_back = partial(why_held_back, engine=engine, loader=loader)
         self.inbox = Inbox(self.journal)
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: dict[int, None] = {}  # open trees of earlier processes that can be resumed
         self._board = engine.services.board
-        self._loader = loader
+        self.loader = loader
         self._engine = engine
         self._trials = CrashTrials()
         if is_shared(loader.store):
@@ -68,6 +69,7 @@ class Recovery:
             self._trials.begin()
         self._was_killed = was_killed  # the last driver of the journal
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
+        self.held_back: set[int] = set()  # trees that this process cannot run
         self.deleting: set[int] = set()  # trees that must not be forked any more
         self.forking: list[int] = []  # trees that must not be deleted now
         engine.use_journal(loader, self)
@@ -82,7 +84,7 @@ class Recovery:
         for row in self.store.trees():
             if not row.open:
                 continue
-            if row.function not in self._loader.functions:
+            if row.function not in self.loader.functions:
                 unknown.append(row)
             elif row.parked:
                 self.recovered[row.id] = None
@@ -110,7 +112,7 @@ class Recovery:
 
     def _resume_or_leave(self, row: TreeRow) -> None:
         try:
-            if row.function in self._loader.functions:
+            if row.function in self.loader.functions:
                 self.resume_tree(row.id)
             else:
                 self._leave(row)
@@ -129,8 +131,7 @@ class Recovery:
         if options is not None and options.passing:
             root.cancel_on_loop("its process ended, and nobody else can go on with it")
         else:
-            no_function = "tree %d stays as it is: this runtime has no function %r"
-            log.warning(no_function, row.id, row.function)
+            hold_back(root, self.why_held_back(root))
 
     def take_over(self, question: Question, loop_handle: LoopHandle) -> None:
         """Put a question of an earlier process on the board, to be answered in this one."""
@@ -216,16 +217,15 @@ class Recovery:
         root = self._engine.load(tree)
         self.parked.discard(tree)
         self._due.discard(tree)
-        request = self._loader.request_of(root.record)
-        if (model := unknown_model(root, self._engine)) is not None:
-            unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
-            log.warning(unknown, tree, model)
+        if why := self.why_held_back(root):
+            hold_back(root, why)
+            self.held_back.add(tree)
             return root
-        if why := self.why_pinned(root):
-            log.warning("tree %d stays as it is: %s, and on_new_code is 'pin'", tree, why)
-            return root
+        self.held_back.discard(tree)
         self.recovered[tree] = None
-        self._loader.reattach(root, request)
+        self.loader.bind(root)
+        request = self.loader.request_of(root.record)
+        self.loader.reattach(root, request)
         if not is_fork:
             was_killed = self._was_killed if was_killed is None else was_killed
             self._trials.admit(root, request, was_killed=was_killed)
@@ -235,10 +235,26 @@ class Recovery:
             log.info("%s is %s", name_of(root.record), "a fork" if is_fork else _progress(root))
         return root
 
+    def resume_held_back(self, root: CallNode, without: Sequence[str]) -> None:
+        """Resume a tree that was held back, after a person has lifted the guards of these names.
+
+        Raises:
+            HeldBackError: this process still lacks something.
+            UsageError: it is not held back.
+            InvalidValueError: it has no guard of one of these names.
+        """
+        if not root.record.held_back:
+            raise UsageError(f"run {root.index} is not held back: nothing is to be lifted")
+        lift(root, without)
+        if why := self.why_held_back(root):
+            hold_back(root, why)
+            raise HeldBackError(root.index, why)
+        self.resume_tree(root.id)
+
     def resume_call(self, node: CallNode, *, was_killed: bool) -> None:
         """Start a loaded call again whose caller other workers run."""
-        request = self._loader.request_of(node.record)
-        self._loader.reattach(node, request)
+        request = self.loader.request_of(node.record)
+        self.loader.reattach(node, request)
         self._trials.admit(node, request, was_killed=was_killed)
         self._engine.restart_call(node, request)
 
@@ -248,8 +264,8 @@ class Recovery:
         Such a tree was started with a function that is not among those of the runtime.
         """
         if isinstance(root.function, PastFunction) and not (root.has_ended or root.is_ending):
-            known = self._loader.functions
-            self._loader.functions = {**reachable([function]), **known}
+            known = self.loader.functions
+            self.loader.functions = {**reachable([function]), **known}
             # In a shared store another process may run it, and otherwise it is delivered again.
             if not is_shared(self.store):
                 self.resume_tree(root.id)
@@ -347,18 +363,6 @@ class Recovery:
                 self.store.close()
 
 
-def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
-    """Return the model of a call: *model_ref*, unless *edit* replaces it."""
-    return model_ref if edit is None or edit.model is None else edit.model
-
-
-def unknown_model(node: CallNode, engine: Engine) -> Any:
-    """Return the model of a recorded call if its runtime does not have it, otherwise None."""
-    options = node.record.requested.options
-    model = model_of(None if options is None else options.model, node.record.conversation.edit)
-    return None if engine.knows_model(model) else model
-
-
 def open_recovery(
     store: Store | str | os.PathLike[str],
     redact: Callable[[str], str] | None,
@@ -399,7 +403,8 @@ def _recovery_in(
         writer = JournalWriter(store, redact)
         id, number = store.highest()
         source = CountedTrees(writer, id=id, number=number)
-    loader = Loader(writer, source, functions, engine.services.on_new_code)
+    services = engine.services
+    loader = Loader(writer, source, functions, services.guarding, services.on_new_code)
     return Recovery(loader, engine, was_killed=was_killed)
 
 

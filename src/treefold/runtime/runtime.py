@@ -4,16 +4,16 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Token
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
 from treefold.core.budget import Budget, as_text, budget_of
 from treefold.core.call_keys import of_continuation
 from treefold.core.call_request import CallRequest
-from treefold.core.decisions import Hooks, Rules
+from treefold.core.decisions import HookHandler, Hooks, Rules
 from treefold.core.edit import Edit, edit_of
 from treefold.core.errors import (
     ClosedError,
@@ -39,6 +39,7 @@ from treefold.runtime.context import Context
 from treefold.runtime.durable.worker_settings import WorkerSettings, WorkerStatus
 from treefold.runtime.engine import Engine, StartPolicy
 from treefold.runtime.graph import check_listed, discover
+from treefold.runtime.guarding import Guarding
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
 from treefold.runtime.loops.loop_handle import BackgroundLoop, LoopHandle
@@ -62,7 +63,9 @@ class Control(Protocol):
 
     def cancel(self, id: int, reason: str = ...) -> None: ...
     def pause(self, id: int, reason: str = ...) -> None: ...
-    def resume(self, id: int, *, budget: Budget | None = None) -> None: ...
+    def resume(
+        self, id: int, *, budget: Budget | None = None, without: Sequence[str] = ()
+    ) -> None: ...
 
 
 class SharedWork(Protocol):
@@ -102,6 +105,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             HOOK_PRE_TOOL_USE and the like, or by the names of claude-agent-sdk ("PreToolUse").
         allowed_tools: the only functions that models may call, at any depth.
         disallowed_tools: functions that models may not call.
+        guards: further decision hooks, or modules that have some, for runs in the store that they
+            guard; new runs are not bound by them.
         on_provider_failure: after the last retry, ``"raise"`` the error, or ``"pause"`` until a
             person resumes the call.
         on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until a person
@@ -141,6 +146,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         hooks: Hooks | None = None,
         allowed_tools: Iterable[str | Function] | None = None,
         disallowed_tools: Iterable[str | Function] = (),
+        guards: Iterable[HookHandler | ModuleType] = (),
         on_provider_failure: Literal["raise", "pause"] = "raise",
         on_tool_error: Literal["report", "pause"] = "report",
         on_budget: Literal["raise", "pause"] = "raise",
@@ -169,7 +175,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._services = Services(
             models=models if isinstance(models, ModelNames) else ModelNames(models),
             limits=limits or DEFAULT_LIMITS,
-            rules=Rules.of(allowed_tools, disallowed_tools, hooks),
+            guarding=Guarding(Rules.of(allowed_tools, disallowed_tools, hooks), budget, guards),
             account=None if budget is None else Account(budget, None),
             pauses_on_provider_failure=on_provider_failure == "pause",
             pauses_on_tool_error=on_tool_error == "pause",
@@ -178,7 +184,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         )
         functions = discover(specs, self._services.models)
         self.invocable_functions: Mapping[str, Function] = functions
-        check_listed(self._services.rules, self.invocable_functions)
+        check_listed(self._services.guarding.rules, self.invocable_functions)
         self._trees = TreeRegistry(keeps_finished=self.keeps_finished_trees)
         self._engine = Engine(
             self,
@@ -306,6 +312,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         found = [self._readable(id) for id in self._recovery.recovered]
         return [node for node in found if node is not None]
 
+    def held_back(self) -> list[Node]:
+        """Return the top-level calls that this process cannot run; their views say why.
+
+        They stay open for a process that has what this one lacks, such as a hook that guards them.
+        """
+        self._open_loop()
+        ids = () if self._recovery is None else sorted(self._recovery.held_back)
+        return [node for node in map(self._readable, ids) if node is not None]
+
     def _readable(self, id: int) -> CallNode | None:
         """Return a top-level call; None if it has just been deleted or cannot be read."""
         try:
@@ -335,9 +350,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             case {"do": "pause", "node": int(node), "reason": str(reason)}:
                 self.pause(node, reason)
             case {"do": "resume", "node": int(node)}:
-                self._resume(self._engine.find(node), budget_of(command.get("budget")))
+                without: Sequence[str] = command.get("without", ())
+                self._resume(self._engine.find(node), budget_of(command.get("budget")), without)
             case {"do": "fork", "node": int(node), "at": at, "edit": edit, "key": str(key)}:
-                self._fork(node, at, edit_of(edit), key)
+                self._fork(node, at, edit_of(edit), key, command.get("without", ()))
             case _:
                 raise InvalidValueError(f"unknown command {command!r}")
 
@@ -443,8 +459,12 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         else:
             node.loop_handle.run_sync(pause_node, node, reason)
 
-    def resume(self, id: int, *, budget: Budget | None = None) -> Node:
+    def resume(self, id: int, *, budget: Budget | None = None, without: Sequence[str] = ()) -> Node:
         """Resume everything that is paused in the node with this id and below it.
+
+        A run that this process holds back is resumed if it lacks nothing more. *without* names
+        guards that a person decides to go on without: hooks as "module:name", "allowed_tools",
+        "disallowed_tools" or "budget". The decision is recorded.
 
         A top-level call that has failed or was cancelled continues in a fork of its tree, whose
         top-level node is returned: calls that were cancelled, or failed for want of something
@@ -457,26 +477,30 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
         Raises:
             UsageError: nothing there is paused.
+            InvalidValueError: the run has no such guard.
         """
         if not isinstance(budget, Budget | None):
             raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
         node = self._engine.find(id)
-        return self._resume(
-            node if node.parent is not None else self._engine.keys.newest(node), budget
-        )
+        found = node if node.parent is not None else self._engine.keys.newest(node)
+        return self._resume(found, budget, without)
 
-    def _resume(self, node: CallNode, budget: Budget | None) -> Node:
+    def _resume(self, node: CallNode, budget: Budget | None, without: Sequence[str]) -> Node:
         id = node.id
         if self._recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
             if node.parent is not None:
                 raise UsageError(
                     f"{node!r} has ended; resume node {root_of(node).id}, or fork this"
                 )
-            return self._get_forks().continue_failed(node, budget)
+            return self._get_forks().continue_failed(node, budget, without)
         if node.parent is None and isinstance(node.exception, ModelProviderException):
             return node.loop_handle.run_sync(self._call_again, node)
         if (other := self._elsewhere(node)) is not None:
-            other.resume(id, budget=budget)
+            other.resume(id, budget=budget, without=without)
+            return node
+        if self._recovery is not None and (without or root_of(node).record.held_back):
+            root = root_of(node)
+            root.loop_handle.run_sync(self._recovery.resume_held_back, root, without)
             return node
         below = {one.id for one in subtree(node)}
         asked = [q for q in self._services.board.questions() if q.node_id in below]
@@ -495,7 +519,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """Continue the conversation of an agent whose provider failed, in a new call of it."""
         if (known := self._engine.keys.find(of_continuation(root.id))) is not None:
             return known
-        again = self._context.start(root.continuation())
+        request = root.continuation()
+        request.continues = root.stable_id
+        again = self._context.start(request)
         self._engine.keys.add(again, of_continuation(root.id))
         return again
 
@@ -510,12 +536,33 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         return root
 
     @overload
-    def fork(self, node: Node[T], at: int | None = None, edit: Edit | None = None) -> Node[T]: ...
+    def fork(
+        self,
+        node: Node[T],
+        at: int | None = None,
+        edit: Edit | None = None,
+        *,
+        without: Sequence[str] = (),
+    ) -> Node[T]: ...
 
     @overload
-    def fork(self, node: int, at: int | None = None, edit: Edit | None = None) -> Node: ...
+    def fork(
+        self,
+        node: int,
+        at: int | None = None,
+        edit: Edit | None = None,
+        *,
+        without: Sequence[str] = (),
+    ) -> Node: ...
 
-    def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
+    def fork(
+        self,
+        node: Node | int,
+        at: int | None = None,
+        edit: Edit | None = None,
+        *,
+        without: Sequence[str] = (),
+    ) -> Node:
         """Start a tree that shares the past of another and runs what follows anew.
 
         The call *node*, in any tree and at any depth, is made again in the fork, with the *edit*;
@@ -525,20 +572,28 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         not changed. The top-level call of the fork is returned (typed as if *node* were a top-level
         call, too).
 
+        The fork is bound by the permissions that bound the original, and by those of this runtime.
+        *without* names guards that a person decides to go on without, as for ``resume``.
+
         Raises:
             UsageError: there is no store, or *node* is in another.
             InvalidValueError: there is no such response, or the edit does not fit the call.
             StoreError: the journal cannot be read, or earlier events cannot be written to it. On
                 the runtime's own event loop, a locked store raises StoreBusyError at once.
         """
-        return self._fork(node, at, edit, None)
+        return self._fork(node, at, edit, None, without)
 
     def _fork(
-        self, node: Node | int, at: int | None, edit: Edit | None, key: str | None
+        self,
+        node: Node | int,
+        at: int | None,
+        edit: Edit | None,
+        key: str | None,
+        without: Sequence[str],
     ) -> CallNode:
         """Start a fork; one with a *key* is started once."""
         forks = self._get_forks()
-        return forks.fork(self._engine.find(forks.id_of(node)), at, edit, key)
+        return forks.fork(self._engine.find(forks.id_of(node)), at, edit, key, without)
 
     # It returns Forks, as above.
     def _get_forks(self):

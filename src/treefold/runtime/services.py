@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 from treefold.core.decisions import Rules
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.runtime.calls.budgets import Account, Accounting
+from treefold.runtime.guarding import Guarding
 from treefold.runtime.limits.allowances import Allowances
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
@@ -19,11 +20,11 @@ class SharedAllowances(Allowances, Accounting, Protocol):
 
 @lazy_dataclass()
 class Services:
-    """Models, limits, rules, the budget's account, the board, and the past runs of each agent."""
+    """Models, limits, permissions, the budget's account, the board, and past runs of each agent."""
 
     models: ModelNames = field(default_factory=ModelNames)
     limits: Limits = DEFAULT_LIMITS
-    rules: Rules = field(default_factory=Rules)
+    guarding: Guarding = field(default_factory=lambda: Guarding(Rules()))
     account: Account | None = None
     shared: SharedAllowances | None = None  # of all workers of a shared store
     pauses_on_provider_failure: bool = False

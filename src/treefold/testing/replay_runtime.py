@@ -72,7 +72,7 @@ class ReplayRuntime(Runtime):
         self._recording = recording
         self._engine.source = CountedTrees(id=recording.root.id - 1, number=recording.number - 1)
         # Nothing is spent, and whether a request fitted into a budget was recorded.
-        self._engine.accounts = NoAccounts()
+        self._engine.accounts = NoAccounts(None, self._services.guarding)
         self._services.board = QuestionBoard(self._answer_for)
         self._services.pauses_on_tool_error = recording.pauses_on_tool_error
         self._order = ReplayOrder(recording.positions, self._end_if_stuck)
@@ -462,9 +462,6 @@ def _refusal(call: RecordedCall, inputs: Sequence[TranscriptPart]) -> Exception 
 
 class NoAccounts(Accounts):
     """Opens no accounts: a request fits into every budget."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
 
     def open_new(self, node: CallNode, request: CallRequest) -> None:
         pass

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Any, Concatenate, Final, overload
 
 from treefold.core.errors import DefinitionError
-from treefold.core.function import Function, Q, RunContext, T
+from treefold.core.function import Ask, Function, Q, RunContext, T
 from treefold.core.parameter import JsonSchema
 from treefold.turns.dict_tool import DictToolDecorator, DictToolDefinition
 from treefold.turns.tool_options import ToolOptions, ToolType
@@ -53,6 +53,7 @@ def tool(  # pyright: ignore[reportOverlappingOverload] - the last one is for th
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
     remote: bool | str = False,
+    ask: Ask = False,
 ) -> DictToolDecorator: ...
 
 
@@ -65,6 +66,7 @@ def tool(  # pyright: ignore[reportOverlappingOverload] - the last one is for th
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
     remote: bool | str = False,
+    ask: Ask = False,
 ) -> ToolDecorator: ...
 
 
@@ -77,6 +79,7 @@ def tool(
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
     remote: bool | str = False,
+    ask: Ask = False,
     **fixed_kwargs: Any,
 ) -> PartialToolDecorator: ...
 
@@ -89,6 +92,7 @@ def tool(
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
     remote: bool | str = False,
+    ask: Ask = False,
     **fixed_kwargs: Any,
 ) -> Tool | ToolDecorator | PartialToolDecorator | DictToolDecorator:
     """Make a Tool of an ``async def`` or an async generator, and register it by its name.
@@ -108,6 +112,9 @@ def tool(
         repeatable: whether it may run again after a crash that leaves unknown whether it ran; by
             default only if it *uses* other functions.
         remote: whether any worker of a shared store may run its calls, or the name of a queue.
+        ask: whether a person has to approve each call that a model asks for, wherever it runs:
+            True, the question as a text, or a function of the arguments (a dict) that returns one
+            of these. Calls that code makes are not asked about.
         fixed_kwargs: arguments added to every call; a function without parameters is called each
             time. Call-time arguments override them, with a warning.
 
@@ -129,7 +136,7 @@ def tool(
         ['query']
     """
     parts, fixed = _split_arguments(args, fixed_kwargs)
-    options = ToolOptions(lock, tags, type, tuple(uses), repeatable, remote, fixed)
+    options = ToolOptions(lock, tags, type, tuple(uses), repeatable, remote, ask, fixed)
     if parts:
         return DictToolDecorator(DictToolDefinition.read(parts, options))
     if args:

@@ -64,6 +64,7 @@ class DictTool(Tool[..., C_co, R_co], Generic[C_co, R_co]):
             uses=(),
             repeatable=None,
             remote=False,
+            ask=False,
             fixed={},
         )
         self._definition = DictToolDefinition.read(parts, options)

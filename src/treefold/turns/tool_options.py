@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from treefold.core.errors import DefinitionError
-from treefold.core.function import Function
+from treefold.core.function import Ask, Function
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.signature import Kind, name_of
 from treefold.core.suggestions import did_you_mean
@@ -43,6 +43,7 @@ class ToolOptions:
     uses: Sequence[Function]
     repeatable: bool | None
     remote: bool | str
+    ask: Ask
     fixed: Mapping[str, Any]
 
     def check(self, fn: Callable[..., Any]) -> None:
@@ -81,6 +82,8 @@ class ToolOptions:
                 raise self._invalid(name, option, "True or False")
         if not isinstance(self.remote, bool | str):
             raise self._invalid(name, "remote", "True, False or the name of a queue")
+        if not (isinstance(self.ask, bool | str) or callable(self.ask)):
+            raise self._invalid(name, "ask", "True, why a person is asked, or a function")
         if not isinstance(self.type, ToolType):
             raise self._invalid(name, "type", "a ToolType")
         if not all(isinstance(used, Function) for used in self.uses):

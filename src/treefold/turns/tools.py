@@ -25,7 +25,7 @@ from treefold.core.errors import (
     UnregisteredToolError,
     UsageError,
 )
-from treefold.core.function import Function, P, Q, R_co, RunContext, T
+from treefold.core.function import Ask, Function, P, Q, R_co, RunContext, T
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.origin import origin_of
 from treefold.core.signature import Kind, Signature, name_of, underlying
@@ -243,6 +243,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
             tags=options.tags,
             repeatable=options.repeatable,
             remote=options.remote,
+            ask=options.ask,
         )
         self.metadata = ToolMetadata(short, self.description)
         self.hooks: list[Hook] = []
@@ -428,6 +429,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
         uses: Iterable[Function] = (),
         repeatable: bool | None = None,
         remote: bool | str = False,
+        ask: Ask = False,
         **fixed_kwargs: Any,
     ) -> ToolDecorator: ...
 
@@ -442,10 +444,11 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
         uses: Iterable[Function] = (),
         repeatable: bool | None = None,
         remote: bool | str = False,
+        ask: Ask = False,
         **fixed_kwargs: Any,
     ) -> "Tool | ToolDecorator":
         """Make the decorated function a tool under this one, registered as ``parent.child``."""
-        options = ToolOptions(lock, tags, type, tuple(uses), repeatable, remote, fixed_kwargs)
+        options = ToolOptions(lock, tags, type, tuple(uses), repeatable, remote, ask, fixed_kwargs)
         decorate = ToolDecorator(options, self)
         return decorate if fn is None else decorate(fn)
 

@@ -57,7 +57,8 @@ def with_interruption(top: NodeView, trees: Mapping[int, float], tree: int) -> N
     def interrupt(view: NodeView) -> NodeView:
         if view.questions:
             return view
-        return replace(view, interrupted_at=at, status=WHEN_RESUMED)
+        status = view.status if view.held_back else WHEN_RESUMED
+        return replace(view, interrupted_at=at, status=status)
 
     return _map_open_calls(top, interrupt)
 

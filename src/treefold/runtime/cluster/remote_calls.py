@@ -50,6 +50,7 @@ class RemoteCalls:
             return ""
         if request.sink is not None or function.streams:
             raise UsageError(f"{function.name} sends values, so it cannot be remote")
+        # The guards of a tree are recorded with it, and other workers apply them; not a chat's.
         given = [request.rules, *(one.request.rules for one in upwards(parent))]
         if any(rules is not None and rules != Rules() for rules in given):
             raise UsageError(

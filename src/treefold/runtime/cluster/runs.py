@@ -27,7 +27,6 @@ from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
 from treefold.runtime.durable.commands import cause_of, read_command
 from treefold.runtime.durable.drive_journal import DriveJournal
-from treefold.runtime.durable.loader import PastFunction
 from treefold.runtime.durable.shared_trees import SharedTrees
 from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.durable.worker_settings import WorkerSettings
@@ -35,7 +34,8 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.questions.pauses import pause_node
-from treefold.runtime.recovery import Recovery, unknown_model
+from treefold.runtime.readiness import hold_back, lift
+from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.run_log import name_of
 
@@ -201,9 +201,11 @@ class Runs:
         self._remote_calls.follow_loaded(root, journal)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
         self._execute_early(root, read.messages, "cancel", partial(_cancel, root))
+        self._lift_guards(root, read.messages)
         is_over = root.has_ended or root.is_ending
-        if not is_over and (missing := self._missing(root)):
-            log.warning("tree %d waits for a worker that has %s", root.id, missing)
+        if not is_over and (why := self._recovery.why_held_back(root)):
+            hold_back(root, why)
+            await journal.saved(root)
             await self._unload(journal, root)
             await in_thread(self._store.release, ownership, parked=False)
             return Taken.Later
@@ -243,14 +245,16 @@ class Runs:
                 act(command)
                 self._host.commands.note_executed(message.id, root.id)
 
-    def _missing(self, root: CallNode) -> str:
-        """Return which function, version of one, or model a worker must have to run *root*."""
-        if isinstance(root.function, PastFunction):
-            return root.function.name
-        if (model := unknown_model(root, self._engine)) is not None:
-            return f"the model {model!r}"
-        pinned = self._recovery.why_pinned(root)
-        return f"the version it began with: {pinned}" if pinned else ""
+    def _lift_guards(self, root: CallNode, messages: Iterable[Message]) -> None:
+        """Execute the commands to go on without some guards, which others wait for."""
+        for message in messages:
+            with suppress(InvalidValueError):
+                match read_command(message.body):
+                    case {"do": "resume", "node": root.id, "without": [*names]} if names:
+                        lift(root, map(str, names))
+                        self._host.commands.note_executed(message.id, root.id)
+                    case _:
+                        pass
 
     def _run_in_place(self, ownership: Ownership) -> Run | None:
         """Run a remote call whose caller this process runs, as part of that tree.
@@ -412,7 +416,7 @@ class Runs:
         if not root.has_ended:
             root.tree.freeze()
         if root.parent is None:
-            self._engine.forget_key(root)
+            self._engine.keys.forget(root)
         self._registry.forget(root)
         if (replica := self._host.follower.followed(root.tree.id)) is not None:
             # It was submitted here, or looked at: from here on it is found as the one that follows.

@@ -207,9 +207,11 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     def rules(self) -> RuleChain:
         # They are first read while the call runs, and the requests above it stay the same then.
         if self._rules is None:
-            given = [node.request.rules for node in reversed(upwards(self._node))]
-            own = [rules for rules in given if rules is not None]
-            self._rules = RuleChain((self._services.rules, *own))
+            above = [node.request for node in reversed(upwards(self._node))]
+            levels = above[0].levels
+            levels = (self._services.guarding.rules,) if levels is None else levels
+            own = [request.rules for request in above if request.rules is not None]
+            self._rules = RuleChain((*levels, *own))
         return self._rules
 
     @property

@@ -31,6 +31,7 @@ from treefold.core.events import (
     ProcessDied,
     QuestionAsked,
     QuestionSettled,
+    TreeHeldBack,
     TreeResumed,
 )
 from treefold.core.function import RunContext
@@ -51,7 +52,7 @@ _WHY: Final = (
 _REPEATED: Final = (
     CallStarted, CallAllowed, CallPaused, CallResumed, CallReopened, ConversationOpened,
     LeaseAwaited, RateAwaited, RequestSent, RequestRetried, RequestFailed, NoticeGiven,
-    TreeResumed,
+    TreeResumed, TreeHeldBack,
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ every folder: it depends on no address, no order of a set and no path.
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 _BYTES: Final = 3  # of the hash of one part
 _PART: Final = rf"[a-zA-Z][0-9a-f]{{{2 * _BYTES}}}"
 _FORM: Final = re.compile(f"{_PART}(-{_PART})*")
-_NAMES: Final = ("code", "prompt", "tools", "settings", "arguments")
+_NAMES: Final = ("code", "prompt", "tools", "settings", "arguments", "guard")
 _PACKAGE: Final = __name__.partition(".")[0]
 
 _known: "WeakKeyDictionary[Function, str]" = WeakKeyDictionary()
@@ -58,18 +59,33 @@ def changed_parts(before: str, now: str) -> list[str]:
 
 
 def _computed(function: Function) -> str:
-    hashes: list[str] = []
     try:
-        for name, value in function.definition().items():
-            part = _Part(function.made_at)
-            text = json.dumps(part.data_of(value), sort_keys=True)
-            digest = blake2b(text.encode(), digest_size=_BYTES).hexdigest()
-            letter = name[0].lower() if part.has_all_sources else name[0].upper()
-            hashes.append(letter + digest)
+        parts = dict(function.definition())
+        if function.ask:
+            parts["guard"] = function.ask
+        hashes = [_hash_of(name, value, function.made_at) for name, value in parts.items()]
     except Exception as error:  # noqa: BLE001 - a definition may run foreign code
         log.warning("the version of %s is not known: %r", function.name, error)
         return ""
     return "-".join(hashes)
+
+
+def version_of_hook(hook: Callable[..., Any]) -> str:
+    """Return the version of a decision hook; empty if it cannot be computed."""
+    try:
+        # The source of a hook is not reloaded, unlike that of a function in a notebook.
+        return _hash_of("guard", hook, time.time())
+    except Exception as error:  # noqa: BLE001 - an object may run foreign code
+        log.warning("the version of the hook %r is not known: %r", hook, error)
+        return ""
+
+
+def _hash_of(name: str, value: Any, made_at: float) -> str:
+    """Return the hash of one part of a definition, behind the first letter of its *name*."""
+    part = _Part(made_at)
+    text = json.dumps(part.data_of(value), sort_keys=True)
+    digest = blake2b(text.encode(), digest_size=_BYTES).hexdigest()
+    return (name[0].lower() if part.has_all_sources else name[0].upper()) + digest
 
 
 class _Part:

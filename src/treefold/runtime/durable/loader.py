@@ -1,9 +1,10 @@
 """Reads recorded trees for a runtime, and attaches the requests of its program to them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from treefold.core.agent_events import NoticeGiven
 from treefold.core.call_request import CallRequest
 from treefold.core.errors import UsageError
 from treefold.core.events import (
@@ -11,11 +12,13 @@ from treefold.core.events import (
     CallOptions,
     CallRequested,
     Event,
+    GuardsAdded,
     StopCause,
     ValueSent,
 )
 from treefold.core.forking import inherited_call
 from treefold.core.function import Function, RunContext
+from treefold.core.guards import Guards
 from treefold.core.parameters import Parameters
 from treefold.core.record import CallRecord
 from treefold.core.restoring import restored
@@ -23,13 +26,16 @@ from treefold.core.value_codec import has_unserializable
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.durable.crash_trials import last_death
-from treefold.runtime.durable.function_version import version_of
+from treefold.runtime.durable.function_version import version_of, version_of_hook
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork, OnNewCode, gate_for_new_code, what_changed
 from treefold.runtime.durable.tree_reader import gc_disabled, read_events, reporting_damage
 from treefold.runtime.durable.tree_source import TreeSource
+from treefold.runtime.guarding import Guarding
 from treefold.runtime.questions.in_doubt import gate_after_crash
 from treefold.runtime.trees.tree import Tree
+
+_NEW_HOOK: Final = "the hook {name}, which guards this run, has changed: the new one decides"
 
 
 class PastFunction(Function):
@@ -55,12 +61,14 @@ class Loader:
         journal: JournalWriter,
         source: TreeSource,
         functions: Mapping[str, Function],
+        guarding: Guarding,
         on_new_code: OnNewCode = "adopt",
     ) -> None:
         self.journal = journal
         self.store = journal.store
         self.source = source
         self.functions = functions
+        self.guarding = guarding
         self._on_new_code: OnNewCode = on_new_code
 
     def load(self, id: int, events: Sequence[Event] | None = None) -> Tree:
@@ -126,6 +134,7 @@ class Loader:
             model=options.model,
             budget=options.budget,
             tool_use_id=requested.tool_use_id,
+            levels=self.guarding.levels(record) if requested.parent is None else None,
         )
 
     def reattach(self, node: CallNode, request: CallRequest) -> None:
@@ -154,6 +163,28 @@ class Loader:
         """Return the version of *function*."""
         return version_of(function)
 
+    def guards_of(self, request: CallRequest) -> tuple[Guards, ...]:
+        """Return the guards of a new tree, which are recorded with its top-level call."""
+        return self.guarding.recorded(request.rules, version_of_hook)
+
+    def added_guards(self, root: int, events: Iterable[Event]) -> list[Event]:
+        """Return the events by which a tree with this past is bound by this runtime, too."""
+        known: list[Guards] = []
+        for event in events:
+            if isinstance(event, CallRequested) and event.options is not None:
+                known += event.options.guards
+            elif isinstance(event, GuardsAdded):
+                known.append(event.guards)
+        added = self.guarding.added(known, version_of_hook)
+        return [] if added is None else [GuardsAdded(root, added)]
+
+    def bind(self, root: CallNode) -> None:
+        """Bind a recorded tree by the guards of this runtime, too, before it is resumed."""
+        if (guards := self.guarding.added(root.record.guards, version_of_hook)) is not None:
+            for name in self.guarding.changed(root.record, version_of_hook):
+                root.tree.publish(NoticeGiven(root.id, _NEW_HOOK.format(name=name)))
+            root.tree.publish(GuardsAdded(root.id, guards))
+
     def why_pinned(self, root: CallNode) -> str:
         """Return why the tree of *root* waits for another version of a function; empty if not."""
         if self._on_new_code == "pin" and not root.tree.part(Fork).is_own:
@@ -162,6 +193,9 @@ class Loader:
                 change = "" if function is None else what_changed(node.record, function)
                 if change:
                     return f"{change}, in node {node.id}"
+        if self._on_new_code != "adopt":
+            for name in self.guarding.changed(root.record, version_of_hook):
+                return f"the hook {name}, which guards it, has changed"
         return ""
 
     def _reopen(self, node: CallNode) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Self
@@ -292,8 +292,11 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         _check_open(self.get_view(id), "paused")
         self._post(command)
 
-    def resume(self, id: int, *, budget: Budget | None = None) -> None:
+    def resume(self, id: int, *, budget: Budget | None = None, without: Sequence[str] = ()) -> None:
         """Ask the driver to resume everything paused in the node with this id and below it.
+
+        A run that is held back continues *without* the guards of these names: a person's decision,
+        which is recorded.
 
         A top-level call that has failed or was cancelled continues in a fork of its tree: the one
         that ``newest`` returns then. That has the *budget*, if given, instead of its own.
@@ -309,13 +312,15 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             _check_open(view, "resumed")
         elif view.state.final and id != self.tree_of(id):
             raise UsageError(f"{_named(view)} has ended; resume node {tree}")
-        elif (
-            not view.state.final
-            and not is_paused(view, is_short=budget is not None)
-            and not self._is_pause_posted()
+        elif not (
+            view.state.final
+            or is_paused(view, is_short=budget is not None)
+            or view.held_back
+            or self._is_pause_posted()
         ):
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
-        self._post({"do": "resume", "node": id} | _with_budget(budget))
+        command = {"do": "resume", "node": id} | _with_budget(budget)
+        self._post(command | ({"without": [*without]} if without else {}))
 
     def newest(self, tree: int) -> int:
         """Return the tree that continues the failed *tree*, or the one that continues that, ..."""
@@ -323,7 +328,14 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             tree = found
         return tree
 
-    def fork(self, id: int, at: int | None = None, edit: Edit | None = None) -> str:
+    def fork(
+        self,
+        id: int,
+        at: int | None = None,
+        edit: Edit | None = None,
+        *,
+        without: Sequence[str] = (),
+    ) -> str:
         """Ask the driver to fork the tree at the node with this id, as ``Runtime.fork`` does.
 
         Returns:
@@ -343,6 +355,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             )
         key = f"#fork {os.urandom(8).hex()}"
         command = {"do": "fork", "node": id, "at": at, "edit": edit_as_data(edit), "key": key}
+        command |= {"without": [*without]} if without else {}
         body = write_command(command, "an edit")
         # A refusal is broadcast, and some stores keep broadcasts only while there is a reader.
         self._store.read_broadcasts()

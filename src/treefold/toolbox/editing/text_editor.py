@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeVar
 
 from treefold.core.code import CodeFunction
 from treefold.core.errors import ClosedError, InvalidArgumentsError, InvalidValueError
-from treefold.core.function import RunContext, SessionScope
+from treefold.core.function import Ask, RunContext, SessionScope
 from treefold.core.parameter import JsonSchema
 from treefold.toolbox.editing.document import UTF_8, Document, read_document
 from treefold.toolbox.editing.edits import EditResult, insert_after, replace_once
@@ -54,6 +54,9 @@ Paths may be absolute or relative; relative ones {where}."""
 class TextEditor(CodeFunction):
     r"""Views and edits text files, below *root* if one is given; shows at most *max_chars*.
 
+    *ask* is that of ``@tool``: whether a person approves each call, such as
+    ``ask=lambda args: args["command"] != "view"``.
+
     Example:
         >>> import tempfile
         >>> from treefold import Runtime
@@ -74,6 +77,7 @@ class TextEditor(CodeFunction):
         *,
         max_chars: int = 30_000,
         name: str = "text_editor",
+        ask: Ask = False,
     ) -> None:
         self.root = None if root is None else Path(root).absolute()
         self.max_chars = max_chars
@@ -84,7 +88,9 @@ class TextEditor(CodeFunction):
         where = "start at the folder in which the program runs"
         if self.root is not None:
             where = f"start at {self.root}, and no path may leave it"
-        super().__init__(name=name, desc=_DESCRIPTION.format(where=where), callable=self._edit)
+        super().__init__(
+            name=name, desc=_DESCRIPTION.format(where=where), callable=self._edit, ask=ask
+        )
 
     def interface(self) -> JsonSchema:
         told = super().interface()

@@ -6,7 +6,7 @@ from typing import Final
 
 from treefold.core.code import CodeFunction
 from treefold.core.errors import CallError, InvalidValueError, ModelProviderException
-from treefold.core.function import RunContext
+from treefold.core.function import Ask, RunContext
 from treefold.core.model import Model
 from treefold.core.parameter import JsonSchema
 from treefold.core.provider import Provider
@@ -79,6 +79,7 @@ class ApplyDiffPatch(CodeFunction):
         root: Path | str | None = None,
         model: Model | Provider | str | None = None,
         name: str = "apply_diff_patch",
+        ask: Ask = False,
     ) -> None:
         self.root = None if root is None else Path(root).absolute()
         if self.root is not None and not self.root.is_dir():
@@ -92,6 +93,7 @@ class ApplyDiffPatch(CodeFunction):
             desc=_DESCRIPTION.format(where=where),
             callable=self._apply,
             uses=[self._repair_agents.by_editing, self._repair_agents.by_rewriting],
+            ask=ask,
             repeatable=False,  # the hunks would not match the patched file
         )
 

@@ -12,7 +12,7 @@ from treefold.core.errors import (
     InvalidValueError,
     NoParentSessionError,
 )
-from treefold.core.function import RunContext, SessionScope
+from treefold.core.function import Ask, RunContext, SessionScope
 from treefold.core.truncation import truncate
 from treefold.toolbox.shell.output import BoundedBytes, plain_text
 from treefold.toolbox.shell.session import CommandResult, ShellSession, describe_exit
@@ -44,7 +44,8 @@ class Bash(CodeFunction):
     started, when its tree is deleted or the runtime closes. *env* is the whole environment,
     by default that of this process without the keys of model providers (``*_API_KEY`` and the
     like); ``env=os.environ`` includes them. *timeout* is in seconds, for one command. Several
-    instances in one program need different names.
+    instances in one program need different names. *ask* is that of ``@tool``: whether a person
+    approves each command.
 
     Example:
         >>> from treefold import Runtime
@@ -66,6 +67,7 @@ class Bash(CodeFunction):
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         name: str = "bash",
+        ask: Ask = False,
     ) -> None:
         if not 0 < timeout < float("inf"):
             raise InvalidValueError(
@@ -77,6 +79,7 @@ class Bash(CodeFunction):
             name=name,
             desc=_DESCRIPTION.format(max_chars=max_chars, timeout=timeout),
             callable=self._call,
+            ask=ask,
         )
         self._timeout = timeout
         self._max_chars = max_chars

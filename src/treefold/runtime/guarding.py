@@ -1,0 +1,230 @@
+"""The permissions that bind a tree: recorded when it starts, applied by whoever runs it.
+
+Each runtime, and each client, is one level of permissions (``Rules``). A tree has those of the
+runtime that started it and of all that have resumed it since, and all levels have to agree. A
+recorded level stays as it is: among hooks of another program, one of those might decide first.
+
+Hooks are looked up by name among those that this process was given, and are never imported: a
+journal is data, and must not choose which code runs.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePath
+from types import ModuleType
+from typing import Any, Final, cast
+
+from treefold.core.budget import Budget
+from treefold.core.decisions import HookDecision, HookHandler, HookMatcher, Rules
+from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.guards import Guards, HookGuard
+from treefold.core.record import CallRecord
+
+ALLOWED: Final = "allowed_tools"
+DISALLOWED: Final = "disallowed_tools"
+BUDGET: Final = "budget"
+LOADED_FILE: Final = "treefold run "  # begins the name of a module that a command line names
+
+VersionOf = Callable[[HookHandler], str]
+
+
+class Guarding:
+    """The permissions of one runtime, and how it applies those that are recorded with trees.
+
+    Args:
+        rules: its own level.
+        budget: what all its calls together may spend.
+        sources: further hooks, or modules that have them, for recorded trees that they guard.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        budget: Budget | None = None,
+        sources: Iterable[HookHandler | ModuleType] = (),
+    ) -> None:
+        self.rules = rules
+        self._budget = budget
+        self._sources = tuple(sources)
+        for one in self._sources:
+            if not callable(one) and not isinstance(one, ModuleType):
+                raise InvalidValueError(f"guards= has hooks, and modules with hooks, not {one!r}")
+        self._hooks = {
+            _guard_of(hook, matcher, handler): handler
+            for hook, matchers in rules.hooks.items()
+            for matcher in matchers
+            for handler in matcher.hooks
+        }
+
+    # What is recorded
+
+    def recorded(self, client: Rules | None, version_of: VersionOf) -> tuple[Guards, ...]:
+        """Return the guards of a new tree: those of this runtime, and those of a client."""
+        levels = [self._own(version_of)]
+        if client is not None:
+            levels.append(Guarding(client)._own(version_of))
+        return tuple([guards for guards in levels if guards != Guards()])
+
+    def added(self, known: Sequence[Guards], version_of: VersionOf) -> Guards | None:
+        """Return the guards of this runtime, unless they are among those *known* of a tree."""
+        own = self._own(version_of)
+        return None if own == Guards() or own in known else own
+
+    def _own(self, version_of: VersionOf) -> Guards:
+        rules = self.rules
+        return Guards(
+            None if rules.allowed is None else tuple(sorted(rules.allowed)),
+            tuple(sorted(rules.disallowed)),
+            tuple([
+                replace(guard, version=version_of(handler))
+                for guard, handler in self._hooks.items()
+            ]),
+            self._budget,
+        )
+
+    # What binds a recorded tree
+
+    def levels(self, record: CallRecord) -> tuple[Rules, ...]:
+        """Return the permissions that bind the tree of *record*: the recorded ones, then its own.
+
+        A hook that this process does not have refuses whatever it is asked about.
+        """
+        recorded = [_without(guards, record.lifted) for guards in record.guards]
+        bound = {replace(one, version="") for guards in recorded for one in guards.hooks}
+        # A hook that is recorded and its own is asked once.
+        own = [guard for guard in self._hooks if not any(_is_same(guard, one) for one in bound)]
+        levels = [
+            *(_rules(one.allowed, one.disallowed, self._handlers(one.hooks)) for one in recorded),
+            _rules(self.rules.allowed, self.rules.disallowed, self._handlers(own)),
+        ]
+        # A level that is recorded twice, for two versions of a hook, is one.
+        return tuple([one for place, one in enumerate(levels) if one not in levels[:place]])
+
+    def _handlers(self, guards: Iterable[HookGuard]) -> list[tuple[HookGuard, HookHandler]]:
+        return [(one, self._find(one) or partial(_refuse, one)) for one in guards]
+
+    def missing(self, record: CallRecord) -> list[str]:
+        """Return the names of the hooks that guard the tree of *record* and are not found here."""
+        return list(dict.fromkeys(one.name for one in _bound(record) if self._find(one) is None))
+
+    def changed(self, record: CallRecord, version_of: VersionOf) -> list[str]:
+        """Return the names of hooks that guard the tree of *record* and have changed since."""
+        latest = {one.name: one for one in _bound(record)}
+        found = [(one, self._find(one)) for one in latest.values() if one.version]
+        return [one.name for one, hook in found if hook and version_of(hook) != one.version]
+
+    def budget_of(self, record: CallRecord) -> Budget | None:
+        """Return the budget of the runtime that ran the tree of *record* last, if it binds it.
+
+        A runtime with a budget of its own has decided what may be spent.
+        """
+        if self._budget is not None or BUDGET in record.lifted:
+            return None
+        given = [guards.budget for guards in record.guards if guards.budget is not None]
+        return given[-1] if given else None
+
+    def _find(self, guard: HookGuard) -> HookHandler | None:
+        """Return the hook that *guard* names, if this process has it."""
+        for known, handler in self._hooks.items():
+            if _is_same_name(known.name, guard.name):
+                return handler
+        for source in self._sources:
+            found = _in_module(source, guard.name) if isinstance(source, ModuleType) else source
+            if found is not None and _is_same_name(name_of_hook(found), guard.name):
+                return found
+        return None
+
+
+def name_of_hook(handler: Callable[..., Any]) -> str:
+    """Return the name by which a hook is recorded, such as "main:approve_writes"."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    named: Any = handler if hasattr(handler, "__qualname__") else type(handler)
+    return f"{_module_name(named.__module__)}:{named.__qualname__}"
+
+
+def check_lifted(names: Iterable[str], record: CallRecord) -> None:
+    """Raise InvalidValueError if one of *names* is no guard of the tree of *record*."""
+    known = [one.name for guards in record.guards for one in guards.hooks]
+    for guards in record.guards:
+        known += [ALLOWED] if guards.allowed is not None else []
+        known += [DISALLOWED] if guards.disallowed else []
+        known += [BUDGET] if guards.budget is not None else []
+    for name in names:
+        if name not in known:
+            listed = ", ".join(dict.fromkeys(known)) or "nothing"
+            raise InvalidValueError(f"the run is not guarded by {name!r}; it is by {listed}")
+
+
+def file_of_hook(name: str) -> str:
+    """Return the file in which the hook of that name probably is."""
+    return f"{name.partition(':')[0].replace('.', '/')}.py"
+
+
+def _guard_of(hook: str, matcher: HookMatcher, handler: HookHandler) -> HookGuard:
+    return HookGuard(hook, name_of_hook(handler), matcher.matcher, timeout=matcher.timeout)
+
+
+def _without(guards: Guards, lifted: frozenset[str]) -> Guards:
+    """Return *guards* without those that a person has lifted."""
+    return replace(
+        guards,
+        allowed=None if ALLOWED in lifted else guards.allowed,
+        disallowed=() if DISALLOWED in lifted else guards.disallowed,
+        hooks=tuple([one for one in guards.hooks if one.name not in lifted]),
+    )
+
+
+def _bound(record: CallRecord) -> list[HookGuard]:
+    levels = [_without(guards, record.lifted) for guards in record.guards]
+    return [one for guards in levels for one in guards.hooks]
+
+
+def _rules(
+    allowed: Iterable[str] | None,
+    disallowed: Iterable[str],
+    hooks: Iterable[tuple[HookGuard, HookHandler]],
+) -> Rules:
+    matchers: dict[str, tuple[HookMatcher, ...]] = {}
+    for guard, handler in hooks:
+        one = HookMatcher(guard.matcher, (handler,), guard.timeout)
+        matchers[guard.hook] = (*matchers.get(guard.hook, ()), one)
+    return Rules(None if allowed is None else frozenset(allowed), frozenset(disallowed), matchers)
+
+
+async def _refuse(guard: HookGuard, _event: object) -> HookDecision:
+    raise UsageError(f"this process does not have the hook {guard.name}, which guards the run")
+
+
+def _is_same(known: HookGuard, recorded: HookGuard) -> bool:
+    """Whether a hook of this runtime is the recorded one; its version does not matter."""
+    same = (known.hook, known.matcher) == (recorded.hook, recorded.matcher)
+    return same and _is_same_name(known.name, recorded.name)
+
+
+def _is_same_name(one: str, other: str) -> bool:
+    """Whether two names mean the same hook: "guards:approve" is that of "app.guards", too."""
+    (module, name), (other_module, other_name) = one.split(":", 1), other.split(":", 1)
+    if name != other_name:
+        return False
+    return f".{module}".endswith(f".{other_module}") or f".{other_module}".endswith(f".{module}")
+
+
+def _in_module(module: ModuleType, name: str) -> HookHandler | None:
+    """Return what *module* has under the *name* of a hook, at its top level or in a class."""
+    found: Any = module
+    for part in name.partition(":")[2].split("."):
+        found = getattr(found, part, None)
+    return cast("HookHandler", found) if callable(found) else None
+
+
+def _module_name(name: str) -> str:
+    """Return the name of a module, the same whether it was imported or started as a program."""
+    if name != "__main__":
+        return name.removeprefix(LOADED_FILE)
+    main = sys.modules[name]
+    if (spec := getattr(main, "__spec__", None)) is not None:
+        return spec.name
+    return PurePath(getattr(main, "__file__", None) or name).stem
