@@ -78,7 +78,7 @@ EVENTS = [
         9, AT, "#9", 2, "add", is_agent=False, source=1, inherited=1, cut=3, length=4, reopened=(1,)
     ),
     events.TreeResumed(1, AT),
-    events.TreeHeldBack(1, AT, "guarded by main:approve"),
+    events.TreeHeldBack(1, "guarded by main:approve"),
     events.GuardsAdded(
         1, Guards(("add",), ("bash",), (HookGuard("pre_tool_use", "main:approve", "bash"),))
     ),

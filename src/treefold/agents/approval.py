@@ -50,6 +50,27 @@ async def decide_call(
     return gate_for(decision, event.tool_name), args
 
 
+class ModelCallGate:
+    """The gate of a top-level call that a model outside of this program asks for."""
+
+    def __init__(self, rules: RuleChain) -> None:
+        self._rules = rules
+
+    async def __call__(self, ctx: RunContext) -> Mapping[str, Any]:
+        """Return the arguments to make the call with.
+
+        Raises:
+            DeniedError: the call was denied.
+        """
+        node = ctx.node
+        event = PreToolUseEvent(node.function.name, dict(node.inputs), node.tool_use_id or "")
+        verdict, args = await decide_call(node.function, event, self._rules)
+        if verdict is None:
+            return args
+        edited = await verdict(ctx)
+        return args if edited is node.inputs else edited
+
+
 def gate_for(decision: HookDecision, name: str) -> Verdict | None:
     """Return the gate for a call of the function *name* after this *decision*, if any."""
     if not decision.continue_:

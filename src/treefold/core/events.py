@@ -305,11 +305,11 @@ class TreeHeldBack(Event):
 
     Example:
         >>> from treefold.events import TreeHeldBack
-        >>> TreeHeldBack(1, 1767225600.0, "guarded by main:approve").why
+        >>> TreeHeldBack(1, "guarded by main:approve").why
         'guarded by main:approve'
     """
 
-    at: float
+    # It has no time: the clock of an interrupted tree stands at its last event before.
     why: str
 
 

@@ -9,7 +9,10 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
+from treefold.agents.approval import ModelCallGate
 from treefold.agents.calls import error_text
+from treefold.core.call_request import CallRequest
+from treefold.core.decisions import RuleChain, Rules
 from treefold.core.errors import InvalidValueError, UnknownQuestionError
 from treefold.core.function import Function, Node
 from treefold.core.question import Question
@@ -58,12 +61,18 @@ class ToolServer:
         function = self._functions.get(params.name)
         if function is None:
             raise MCPError(types.INVALID_PARAMS, self._unknown(params.name))
-        node = self._runtime.invoke(function, params.arguments)
+        node = self._start(function, params.arguments or {})
         async with asyncio.TaskGroup() as group:
             following = group.create_task(self._follow(request, node))
             result = await _call_result(node, self._outputs[params.name])
             following.cancel()
         return result
+
+    def _start(self, function: Function, args: Mapping[str, Any]) -> Node:
+        """Start a call, which permissions and people decide about: a model asks for it."""
+        rules = RuleChain([self._runtime.rules])
+        gate = ModelCallGate(rules) if function.ask or rules != RuleChain([Rules()]) else None
+        return self._runtime.get_ctx().start(CallRequest(function, dict(args), gate=gate))
 
     async def _follow(self, request: Request, node: Node) -> None:
         """Report the progress of *node* to the client, and pass on its questions."""

@@ -33,7 +33,7 @@ def hold_back(root: CallNode, why: str) -> None:
     log.warning("run %d is held back: %s", root.index, why)
     # Programs with other functions share a journal all the time; that is not worth an event.
     if not isinstance(root.function, PastFunction) and root.record.held_back != why:
-        root.tree.publish(TreeHeldBack(root.id, time.time(), why))
+        root.tree.publish(TreeHeldBack(root.id, why))
 
 
 def lift(root: CallNode, names: Iterable[str]) -> None:
@@ -82,7 +82,10 @@ def why_unguarded(root: CallNode, guarding: Guarding, without: Collection[str] =
         return ""
     files = " ".join(f"--hooks {one}" for one in dict.fromkeys(map(file_of_hook, names)))
     listed, it = ", ".join(names), "it" if len(names) == 1 else "them"
-    return f"guarded by {listed}, which this process does not have: give {it} in hooks=, or {files}"
+    return (
+        f"guarded by {listed}, which this process does not have: give {it} in hooks=, or {files};"
+        f" to go on without {it} is a person's decision, by resume and --without"
+    )
 
 
 _CHECKS: Final[tuple[_Check, ...]] = (_lacks_function, _lacks_model, _lacks_version, _lacks_guard)

@@ -240,11 +240,11 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
 
         Raises:
             HeldBackError: this process still lacks something.
-            UsageError: it is not held back.
+            UsageError: this process runs it.
             InvalidValueError: it has no guard of one of these names.
         """
-        if not root.record.held_back:
-            raise UsageError(f"run {root.index} is not held back: nothing is to be lifted")
+        if root.id not in self.held_back and root.id not in self.parked:
+            raise UsageError(f"run {root.index} is running, bound by its guards: stop it first")
         lift(root, without)
         if why := self.why_held_back(root):
             hold_back(root, why)

@@ -717,6 +717,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """How many requests to models may be under way at once."""
         return self._services.limits
 
+    @property
+    def rules(self) -> Rules:
+        """Its allowed tools and decision hooks, for what models outside of it ask for."""
+        return self._services.guarding.rules
+
     # Deleting trees
 
     def delete(self, id: int) -> None:

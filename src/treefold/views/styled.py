@@ -123,6 +123,8 @@ def _tail(view: NodeView, room: int) -> Line:
 
 def _shows_status(view: NodeView) -> bool:
     """Whether the status of a call adds anything to the calls below it."""
+    if view.held_back:
+        return True
     if not view.status or any(not child.state.final for child in view.children):
         return False
     return view.is_agent or view.state is NodeState.Paused

@@ -97,7 +97,8 @@ def sign_of(view: NodeView) -> str:
 
 
 def _is_stopped(view: NodeView) -> bool:
-    return view.state is NodeState.Paused or view.interrupted_at is not None
+    is_paused = view.state is NodeState.Paused
+    return is_paused or view.interrupted_at is not None or bool(view.held_back)
 
 
 def _time(view: NodeView, now: datetime) -> str:

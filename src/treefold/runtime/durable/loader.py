@@ -32,7 +32,7 @@ from treefold.runtime.durable.new_code import Fork, OnNewCode, gate_for_new_code
 from treefold.runtime.durable.tree_reader import gc_disabled, read_events, reporting_damage
 from treefold.runtime.durable.tree_source import TreeSource
 from treefold.runtime.guarding import Guarding
-from treefold.runtime.questions.in_doubt import gate_after_crash
+from treefold.runtime.questions.in_doubt import approval_again, gate_after_crash
 from treefold.runtime.trees.tree import Tree
 
 _NEW_HOOK: Final = "the hook {name}, which guards this run, has changed: the new one decides"
@@ -154,6 +154,8 @@ class Loader:
             elif node.parent is not None and request.function.ends_its_caller:
                 node.parent.note_resignation(node.exception)
         if not node.has_ended:
+            if node.parent is None and not node.record.allowed and request.gate is None:
+                request.gate = approval_again(node)
             request.gate = gate_after_crash(node, request.gate)
             if not node.tree.part(Fork).is_own:
                 function, policy = request.function, self._on_new_code

@@ -313,10 +313,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         elif view.state.final and id != self.tree_of(id):
             raise UsageError(f"{_named(view)} has ended; resume node {tree}")
         elif not (
-            view.state.final
-            or is_paused(view, is_short=budget is not None)
-            or view.held_back
-            or self._is_pause_posted()
+            without or _may_resume(view, is_short=budget is not None) or self._is_pause_posted()
         ):
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
         command = {"do": "resume", "node": id} | _with_budget(budget)
@@ -449,6 +446,10 @@ def _with_budget(budget: Budget | None) -> dict[str, Any]:
 
 def _named(view: NodeView) -> str:
     return f"{view.fn} (node {view.id})"
+
+
+def _may_resume(view: NodeView, *, is_short: bool) -> bool:
+    return view.state.final or bool(view.held_back) or is_paused(view, is_short=is_short)
 
 
 def _check_open(view: NodeView, what: str) -> None:

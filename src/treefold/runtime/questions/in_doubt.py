@@ -23,6 +23,7 @@ from treefold.core.question import (
 )
 from treefold.core.record import CallRecord
 from treefold.core.value_codec import has_unserializable
+from treefold.core.verdict import Verdict
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.questions.ask import ask, ask_to_resume
 
@@ -62,6 +63,17 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
         return node.inputs if gate is None else await gate(context)
 
     return wait
+
+
+def approval_again(node: CallNode) -> Gate:
+    """Return the gate of a top-level call whose own gate had not allowed it before a crash.
+
+    Who would decide is gone with the process, so that a person does.
+    """
+    asked = [q for q in (node.record.questions or {}).values() if q.kind is QuestionKind.Approval]
+    call = f"{node.function.name}({short_arguments(node.inputs)})"
+    text = asked[0].text if asked else f"may {call}, asked for before a crash, be called?"
+    return Verdict(node.function.name, None, text)
 
 
 def would_be_in_doubt(node: CallNode) -> bool:

@@ -3,6 +3,9 @@
 /** The status of a call whose question is answered; views/liveness.py has the same text. */
 export const ANSWERED = "answered; it resumes when its program runs";
 
+/** The beginning of the status of a run that no process could run; core/snapshot.py has the same text. */
+export const HELD_BACK = "held back: ";
+
 /** The status of an open call whose process has ended; views/liveness.py has the same text. */
 export const INTERRUPTED = "interrupted; it resumes when its program is started again";
 

@@ -1,6 +1,6 @@
 // The rows of one run that have been received, and which of them are visible.
 
-import { ANSWERED, INTERRUPTED } from "./format.js";
+import { ANSWERED, HELD_BACK, INTERRUPTED } from "./format.js";
 
 const LIVE = new Set(["waiting", "running", "paused"]);
 const RETURN = "return_result"; // the function with which a model returns the result of its agent
@@ -85,7 +85,8 @@ export class Tree {
     }
     // In an exported file, answered questions are already removed.
     if (this.#interruptedAt === null || !LIVE.has(sent.state) || sent.status === ANSWERED) return sent;
-    return { ...sent, sent, state: "interrupted", ended: this.#interruptedAt, status: INTERRUPTED };
+    const status = sent.status.startsWith(HELD_BACK) ? sent.status : INTERRUPTED;
+    return { ...sent, sent, state: "interrupted", ended: this.#interruptedAt, status };
   }
 
   #place(row) {
