@@ -119,6 +119,30 @@ def test_many_requests_ask_one_question(world: World):
         assert result(node) == ["Tom"] * 6
 
 
+def test_another_request_asks_if_the_one_that_asked_is_cancelled(world: World):
+    name = AgentFunction("name_it", "Names.", user_prompt_template="Name it.")
+
+    async def any_of_them(ctx: RunContext) -> str:
+        nodes = [ctx.invoke(name) for _ in range(2)]
+        try:
+            return await nodes[0]
+        except CancellationException:
+            return await nodes[1]
+
+    work = CodeFunction(callable=any_of_them, uses=[name])
+    with world.runtime(work, models=ScriptedModel("Tom"), on_budget="pause") as runtime:
+        node = runtime.invoke(work, budget=Budget(calls=0))
+        wait(
+            lambda: sum(one.state is NodeState.Paused for one in runtime.get_subtree(node.id)) == 2
+        )
+        first = question_of(runtime)
+        runtime.cancel(first.node_id)
+        second = wait(lambda: [one for one in runtime.questions() if one.id != first.id])
+        assert second[0].node_id != first.node_id
+        runtime.answer(second[0].id, "calls=1")
+        assert result(node) == "Tom"
+
+
 def test_the_answer_holds_after_the_end_of_the_process_and_in_forks(world: World):
     agent, model = steps_of(world, 5)
 

@@ -60,6 +60,11 @@ def set_number(event: Event, number: int) -> None:
     event.number = number  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def set_node(event: Event, node: int) -> None:
+    """Set the call that *event* happened to, when it is read as an event of a fork."""
+    event.node = node  # pyright: ignore[reportAttributeAccessIssue]
+
+
 @fact
 class BudgetAbove:
     """A budget that a call spends of, and that belongs to a call above it or to the runtime."""

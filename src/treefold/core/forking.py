@@ -26,6 +26,7 @@ from treefold.core.events import (
     QuestionSettled,
     TreeForked,
     ValueSent,
+    set_node,
 )
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.outside import is_outside
@@ -158,11 +159,23 @@ def fork_of(events: Sequence[Event], cut: Cut, forked: TreeForked) -> TreeForked
     return replace(forked, inherited=len(_shared(events, forked)) - 1)
 
 
-def inherit(events: Sequence[Event], forked: TreeForked) -> list[Event]:
-    """Return the shared *events* of the source as events of the fork."""
+def inherit(events: Sequence[Event], forked: TreeForked, *, in_place: bool = False) -> list[Event]:
+    """Return the shared *events* of the source as events of the fork.
+
+    *in_place* changes the given ones, which is several times quicker.
+    """
     shared = _shared(events, forked)
     new_ids = {old: forked.node + number for number, old in enumerate(sorted(shared))}
-    return [_moved(event, new_ids, forked) for event in _kept(events, forked, shared)]
+    kept = _kept(events, forked, shared)
+    if not in_place:
+        return [_moved(event, new_ids, forked) for event in kept]
+    found = list(kept)
+    for place, event in enumerate(found):
+        if isinstance(event, CallRequested | QuestionAsked | QuestionSettled):
+            found[place] = _moved(event, new_ids, forked)
+        else:
+            set_node(event, new_ids[event.node])
+    return found
 
 
 def done_again(events: Sequence[Event], cut: Cut) -> list[Event]:

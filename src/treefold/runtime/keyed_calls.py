@@ -32,19 +32,22 @@ class KeyedCalls:
             StoreError: its tree cannot be read.
         """
         node = self._known.get(key)
-        if node is None and self.store is not None:
-            tree = self.store.find_key(key)
-            node = None if tree is None else self._find(tree)
-        return node
+        if node is not None or (tree := self._id_of(key)) is None:
+            return node
+        return self._find(tree)
 
     def newest(self, root: CallNode) -> CallNode:
         """Return the call that continues *root*, or the one that continues that, and so on."""
-        while root.has_ended and root.exception is not None:
-            found = self.find(of_continuation(root.id))
-            if found is None:
-                break
-            root = found
-        return root
+        newest = root.id
+        # There may be many: only the last is read.
+        while (tree := self._id_of(of_continuation(newest))) is not None:
+            newest = tree
+        return root if newest == root.id else self._find(newest)
+
+    def _id_of(self, key: str) -> int | None:
+        if (node := self._known.get(key)) is not None:
+            return node.id
+        return None if self.store is None else self.store.find_key(key)
 
     def add(self, root: CallNode, key: str = "") -> None:
         """Add a call by this *key*, or else by its own."""
