@@ -31,7 +31,7 @@ from treefold.stores import export_tree, import_tree
 from treefold.testing import ScriptedFailure, ScriptedModel, replay
 from treefold.toolbox import raise_exception
 
-PATIENCE: Final = 15  # seconds
+PATIENCE: Final = 60  # seconds
 DOWN: Final = ScriptedFailure(503, "the server is down")
 LOOK: Final = ToolUse("1", "look", {"n": 1})
 ASK: Final = ToolUse("2", "expert")
@@ -360,3 +360,19 @@ def test_an_imported_run_goes_on_as_it_did(world: World, tmp_path: Path):
         found = runtime.invoke(job, key="a")
         assert (found.state, found.outputs) == (NodeState.Success, "found")
         assert len(runtime.list_toplevel()) == 3
+
+
+def test_a_run_that_fails_often_shares_its_last_attempt_only(world: World):
+    job = job_of(world)
+    lengths: list[int] = []
+    for _ in range(6):
+        with world.runtime(job, models=Server(world, 0 if lengths else 2).model) as runtime:
+            node = runtime.invoke(job, key="a")
+            failure(node)
+            lengths.append(len(list(runtime.events(node.id))))
+    growth = [later - one for one, later in zip(lengths[2:], lengths[3:], strict=False)]
+    # That each was forked, and that two calls below were open.
+    assert growth == [3, 3, 3]
+    with world.runtime(job, models=Server(world).model) as runtime:
+        assert result(runtime.invoke(job, key="a")) == "found"
+    assert paid_once(world)

@@ -5,9 +5,18 @@ A position is the number of an event in its tree, counted from 1.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from treefold.core.agent_events import HookDecided, RequestSent, ResponseCompleted
+from treefold.core.agent_events import (
+    ConversationOpened,
+    HookDecided,
+    LeaseAwaited,
+    RateAwaited,
+    RequestFailed,
+    RequestRetried,
+    RequestSent,
+    ResponseCompleted,
+)
 from treefold.core.call_keys import is_past
 from treefold.core.edit import UNCHANGED, Edit
 from treefold.core.errors import InvalidValueError
@@ -31,6 +40,9 @@ from treefold.core.events import (
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.outside import is_outside
 from treefold.core.states import NodeState
+
+# What belongs to an attempt to send a request, beside that it was sent and failed.
+_ATTEMPT: Final = (LeaseAwaited, RateAwaited, RequestRetried)
 
 
 @lazy_dataclass(frozen=True)
@@ -193,9 +205,12 @@ def _kept(events: Sequence[Event], forked: TreeForked, shared: set[int]) -> Iter
     ids = _ids(events[: forked.length])
     reopened = {ids[number - 1] for number in forked.reopened}
     unended = reopened | {ids[number - 1] for number in forked.uncancelled}
-    untold = _untold(events[: forked.length], reopened) if forked.resumed else frozenset[int]()
+    left_out = set[int]()
+    if forked.resumed:
+        known = events[: forked.length]
+        left_out = _untold(known, reopened) | _tried_again(known, reopened)
     for position, event in enumerate(events[: forked.length], 1):
-        if event.node not in shared or position in untold:
+        if event.node not in shared or position in left_out:
             continue
         # A fork is bound by all that bound its source, also by what came later.
         is_guard = isinstance(event, GuardsAdded)
@@ -206,7 +221,36 @@ def _kept(events: Sequence[Event], forked: TreeForked, shared: set[int]) -> Iter
         yield event
 
 
-def _untold(events: Sequence[Event], reopened: set[int]) -> frozenset[int]:
+def _tried_again(events: Sequence[Event], reopened: set[int]) -> set[int]:
+    """Return the positions of what *reopened* agents have done for a request that they sent again.
+
+    A run may fail a thousand times before its provider is there: only the last attempt is shared.
+    """
+    found = set[int]()
+    attempts: dict[int, list[int]] = {}  # by agent, since its last response
+    opened: dict[int, int] = {}  # by agent, when its conversation was opened last
+    for position, event in enumerate(events, 1):
+        if event.node not in reopened:
+            continue
+        attempt = attempts.setdefault(event.node, [])
+        if isinstance(event, ResponseCompleted):
+            attempt.clear()
+        elif isinstance(event, ConversationOpened):
+            if event.goes_on:
+                attempt.append(position)
+                opened[event.node] = position
+        elif isinstance(event, RequestSent):
+            last = opened.get(event.node, 0)
+            found.update(one for one in attempt if one != last)
+            attempt[:] = [one for one in attempt if one == last] + [position]
+        elif isinstance(event, _ATTEMPT) or (
+            isinstance(event, RequestFailed) and not event.usage.total
+        ):
+            attempt.append(position)
+    return found
+
+
+def _untold(events: Sequence[Event], reopened: set[int]) -> set[int]:
     """Return the positions of what agents were to be told of the failure of *reopened* calls.
 
     Such a request was sent, and not answered: the agent waits for the calls again.
@@ -223,7 +267,7 @@ def _untold(events: Sequence[Event], reopened: set[int]) -> frozenset[int]:
             continue
         if event.parent in last and not is_past(event.key, responses[event.parent]):
             again.setdefault(event.parent, set()).add(event.key)
-    return frozenset(
+    return {
         position
         for position, event in enumerate(events, 1)
         if event.node in again
@@ -232,7 +276,7 @@ def _untold(events: Sequence[Event], reopened: set[int]) -> frozenset[int]:
             isinstance(event, RequestSent)
             or (isinstance(event, HookDecided) and f"/{event.key}" in again[event.node])
         )
-    )
+    }
 
 
 def new_id(events: Sequence[Event], forked: TreeForked, node: int) -> int:
