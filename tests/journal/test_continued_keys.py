@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -370,7 +371,7 @@ def test_a_run_that_fails_often_shares_its_last_attempt_only(world: World):
             node = runtime.invoke(job, key="a")
             failure(node)
             lengths.append(len(list(runtime.events(node.id))))
-    growth = [later - one for one, later in zip(lengths[2:], lengths[3:], strict=False)]
+    growth = [later - one for one, later in pairwise(lengths[2:])]
     # That each was forked, and that two calls below were open.
     assert growth == [3, 3, 3]
     with world.runtime(job, models=Server(world).model) as runtime:
