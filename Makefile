@@ -60,7 +60,7 @@ cluster-demo: $(CLUSTER_READY)
 	@echo "==> a PostgreSQL of its own, three workers, forty runs; one worker is killed"
 	@$(BIN)/python examples/cluster/demo.py $(CLUSTER_DEMO)
 
-test: style $(VENV)/browser.done $(VENV)/pooler.done
+test: style $(VENV)/system.done $(VENV)/browser.done $(VENV)/pooler.done
 	@$(MAKE) --no-print-directory --jobs 2 types tests
 
 tests: $(VENV)/dev.done
@@ -68,12 +68,12 @@ tests: $(VENV)/dev.done
 	@$(BIN)/python -m compileall -q src examples
 	@$(PYTEST)
 
-test-fast: $(VENV)/dev.done
+test-fast: $(VENV)/system.done
 	@echo "==> tests, but for the slow ones"
 	@$(PYTEST) -m "not slow"
 
 # Not part of make test: it downloads 1.6 GB, once, and computes for some minutes.
-test-local: $(VENV)/dev.done
+test-local: $(VENV)/system.done
 	@echo "==> the local models: 8 typed results and 6 tasks with functions for each"
 	@$(BIN)/python bench/local_models.py
 	@echo "==> an example on one of them"
@@ -157,6 +157,23 @@ $(VENV)/dev.done: $(VENV)/base.done
 	@echo "==> installing what the checks and tests need"
 	@$(BIN)/python -m pip install --quiet --group dev --editable '.[openai,anthropic,gemini,local,context,mcp,web,otel,terminal,postgres,procrastinate,temporal]' || \
 		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
+	@touch $@
+
+# What a slim image lacks: libgomp for the local model, libatomic for the driver of the browser tests, git and ps.
+$(VENV)/system.done: $(VENV)/dev.done
+	@lacking=""; \
+	for one in libgomp.so.1:libgomp1 libatomic.so.1:libatomic1; do \
+		[ "$$(uname)" != Linux ] || $(BIN)/python -c "import ctypes; ctypes.CDLL('$${one%:*}')" 2>/dev/null || lacking="$$lacking $${one#*:}"; \
+	done; \
+	for one in git:git ps:procps; do \
+		command -v "$${one%:*}" >/dev/null || lacking="$$lacking $${one#*:}"; \
+	done; \
+	if [ -z "$$lacking" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "==> installing what the tests need of the system:$$lacking"; \
+		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$lacking; } >/dev/null 2>&1 || \
+			{ echo "it could not be installed: run apt-get install$$lacking"; exit 1; }; \
+	else echo "the tests need more of this system; as Debian calls it:$$lacking"; exit 1; fi
 	@touch $@
 
 # A pooler before PostgreSQL, for the tests that need a real one; they are skipped without it.

@@ -15,10 +15,13 @@ _NOT_OURS: Final = ("_API_KEY", "_BASE_URL", "TREEFOLD_")  # what whoever runs t
 
 
 def treefold(
-    *args: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+    *args: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, said: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end; of keys and settings it finds only what *env* has."""
-    return warm_python.run("-m", "treefold", *args, cwd=cwd, env=environment(env))
+    """Run the command to its end; of keys and settings it finds only what *env* has.
+
+    *said* is what it reads on its standard input.
+    """
+    return warm_python.run("-m", "treefold", *args, said=said, cwd=cwd, env=environment(env))
 
 
 def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -11,6 +11,7 @@ from treefold.models.local.catalogue import HubFile, Weights
 
 # The hub's library writes in blocks of 10 MiB: a download that breaks off in the second keeps one.
 BLOCK = 10 * 1024 * 1024
+ENDLESS = 20 * BLOCK
 CONTENT = b"GGUF" + bytes(range(256)) * 4096 * 11
 REPOSITORY = "someone/Tiny-GGUF"
 COMMIT = "c0ffee" + "0" * 34
@@ -26,6 +27,7 @@ class Hub:
         etag: what the hub says its SHA-256 is.
         size: what the hub says its size is.
         cuts: how many of the next downloads break off after BLOCK bytes and a bit.
+        endless: whether downloads do not end, at least not before ENDLESS bytes.
         missing: whether there is no such file.
         requests: the method, path and range of each request.
         tokens: the credentials that were sent to each path.
@@ -36,6 +38,7 @@ class Hub:
     etag: str = hashlib.sha256(CONTENT).hexdigest()
     size: int = len(CONTENT)
     cuts: int = 0
+    endless: bool = False
     missing: bool = False
     requests: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     tokens: dict[str, str] = field(default_factory=dict[str, str])
@@ -50,6 +53,14 @@ class Hub:
         sha256 = hashlib.sha256(content).hexdigest()
         source = HubFile(REPOSITORY, "tiny.gguf", endpoint=self.url)
         return Weights(name="tiny", source=source, size=len(content), sha256=sha256)
+
+
+def _send_endlessly(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)  # without a length, it goes on until the connection is closed
+    handler.end_headers()
+    with suppress(ConnectionError):
+        for _ in range(ENDLESS // len(CONTENT) + 1):
+            handler.wfile.write(CONTENT)
 
 
 @contextmanager
@@ -73,6 +84,9 @@ def serving_hub() -> Generator[Hub]:
                 return
             asked = self.headers.get("Range", "")
             hub.requests.append(("GET", self.path, asked))
+            if hub.endless:
+                _send_endlessly(self)
+                return
             begin = int(asked.removeprefix("bytes=").removesuffix("-") or 0)
             data = hub.content[begin:]
             size = len(hub.content)

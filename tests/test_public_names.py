@@ -38,7 +38,8 @@ PUBLIC = {
     "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature", "agent", "show",
     # decisions about calls
     "HOOK_POST_TOOL_USE", "HOOK_PRE_TOOL_USE", "HOOK_STOP", "HOOK_SUBAGENT_STOP",
-    "HOOK_USER_PROMPT_SUBMIT", "HookDecision", "PostToolUseEvent", "PreToolUseEvent", "StopEvent",
+    "HOOK_USER_PROMPT_SUBMIT", "HookDecision", "HookMatcher", "PostToolUseEvent", "PreToolUseEvent",
+    "StopEvent",
     "UserPromptSubmitEvent",
     # models
     "ModelProviderException", "ModelRefusedError", "ModelText", "Provider", "ThinkingPart",

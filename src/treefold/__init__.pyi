@@ -23,6 +23,7 @@ from treefold.chat import (
     AssistantMessage as AssistantMessage,
     Client as Client,
     HookDecision as HookDecision,
+    HookMatcher as HookMatcher,
     PostToolUseEvent as PostToolUseEvent,
     PreToolUseEvent as PreToolUseEvent,
     ResultMessage as ResultMessage,

@@ -1,5 +1,6 @@
 """Answers of a declared type, and agents around agents, as tools of other agents."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from support import look
 from treefold import (
     CallGraphError,
     Ensemble,
+    MemoryStore,
     ModelProviderException,
     NoAnswerError,
     Runtime,
@@ -20,7 +22,8 @@ from treefold import (
     UserText,
 )
 from treefold.models import Profile
-from wire import Reply
+from treefold.testing import replay
+from wire import Reply, failure
 from wire.protocols import PROTOCOLS, Protocol, answer
 
 OPENAI, _, _ = PROTOCOLS
@@ -135,14 +138,29 @@ async def test_a_result_of_a_type_is_asked_for_by_schema(case: str):
     assert prompt["content"] == "Scout."
     reminder = again["messages"][-1]["content"]
     assert "houses" in reminder
-    assert "answer with the result as JSON" in reminder
+    for sent in server.requests[1:]:
+        assert "return_result" not in sent.json["messages"][-1]["content"]
+        assert "tools" not in sent.json
 
 
 @pytest.mark.parametrize(
     "refusal",
     [
         NO_SCHEMA,
-        OPENAI.failure(422, "extra inputs are not permitted"),
+        failure(400, {"error": {"message": "Unsupported value.", "param": "response_format"}}),
+        failure(
+            422,
+            {
+                "detail": [
+                    {
+                        "type": "extra_forbidden",
+                        "loc": ["body", "response_format"],
+                        "msg": "Extra inputs are not permitted",
+                    }
+                ]
+            },
+        ),
+        OPENAI.failure(400, "guided decoding is not enabled"),
         OPENAI.failure(500, "cannot make a grammar of the JSON schema"),
     ],
 )
@@ -168,6 +186,36 @@ async def test_a_server_that_refuses_a_schema_is_offered_the_function(refusal: R
         assert [tool["function"]["name"] for tool in body["tools"]] == ["return_result"]
         assert "response_format" not in body
         assert body["messages"][0]["content"] == "You are scout."
+
+
+@pytest.mark.parametrize("status", [400, 422])
+async def test_another_bad_request_is_not_taken_for_a_refused_schema_nor_sent_again(
+    status: int,
+):
+    scout = actor("scout", returns=Place)
+    async with (
+        OPENAI.server(OPENAI.failure(status, "the user is banned")) as server,
+        Runtime([scout], models=OPENAI.model(server)) as runtime,
+    ):
+        node = await ended(runtime.invoke(scout, {"task": "Scout."}))
+        assert runtime.get_view(node.id).notices == ()
+    assert len(server.requests) == 1
+    assert isinstance(node.exception, ModelProviderException)
+    assert "the user is banned" in str(node.exception)
+    assert "if it does not accept response schemas, set results_by_schema" in str(node.exception)
+
+
+async def test_a_reminder_is_the_same_in_a_replay():
+    scout = actor("scout", returns=Place)
+    store = MemoryStore()
+    async with (
+        OPENAI.server(OPENAI.text("It is Ulm."), OPENAI.text(RIGHT)) as server,
+        Runtime([scout], models=OPENAI.model(server), store=store) as runtime,
+    ):
+        await runtime.invoke(scout, {"task": "Scout."})
+    assert "return_result" not in server.requests[1].json["messages"][-1]["content"]
+    done = await asyncio.to_thread(replay, [scout], store)
+    done.check()
 
 
 async def test_a_server_that_refuses_schemas_and_functions_is_asked_no_further():

@@ -5,9 +5,7 @@ import copy
 import gc
 import json
 import pickle
-import time
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -409,47 +407,3 @@ def test_exchanges_that_were_tampered_with_are_refused_or_harmless(
     for wrong in ("text", [5], None):
         with pytest.raises(InvalidValueError):
             Exchange.from_dict(saved | {"sent": wrong})
-
-
-def fragments(count: int) -> bytes:
-    """One call whose name comes again with each fragment."""
-    lines = [
-        {"choices": [{"delta": {"tool_calls": [
-            {"function": {"name": "add", "arguments": f'{{"a{n}":1' if n == 0 else f',"a{n}":1'}}
-        ]}}]}
-        for n in range(count)
-    ]  # fmt: skip
-    return b"".join(f"data: {json.dumps(line)}\n\n".encode() for line in lines)
-
-
-def calls(count: int) -> bytes:
-    """Many calls, each in one fragment."""
-    entries = [
-        {"index": n, "id": f"c{n}", "function": {"name": "add", "arguments": "{}"}}
-        for n in range(count)
-    ]
-    lines = [{"choices": [{"delta": {"tool_calls": [entry]}}]} for entry in entries]
-    return b"".join(f"data: {json.dumps(line)}\n\n".encode() for line in lines)
-
-
-def pieces(count: int) -> bytes:
-    """JSON over many data lines."""
-    return b'data: {"choices":[\n' + b"data: {},\n" * count + b"data: {}]}\n\n"
-
-
-@pytest.mark.parametrize("stream", [fragments, calls, pieces])
-def test_the_time_to_decode_grows_with_the_stream_and_not_with_its_square(
-    stream: Callable[[int], bytes],
-):
-    def seconds(count: int) -> float:
-        data = stream(count)
-        best = 1e9
-        for _ in range(3):
-            decoder = OPENAI.make(api_key=KEY).dialect("", [add], ModelSettings()).decoder()  # pyright: ignore[reportAttributeAccessIssue]
-            start = time.process_time()
-            decoder.feed(data)
-            decoder.end()
-            best = min(best, time.process_time() - start)
-        return best
-
-    assert seconds(4000) < 10 * seconds(1000)  # its square would be 16 times as much

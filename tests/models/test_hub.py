@@ -60,6 +60,21 @@ def test_a_fetch_that_is_interrupted_is_resumed_by_the_next(hub: Hub, tmp_path: 
     assert left_in(tmp_path) == ["tiny.gguf"]
 
 
+def test_never_more_than_the_file_is_written(hub: Hub, tmp_path: Path):
+    hub.endless = True
+    weights, sizes = hub.weights(), list[int]()
+
+    def measure(done: int, total: int) -> None:
+        sizes.append((tmp_path / ".tiny.gguf.partial").stat().st_size)
+
+    with pytest.raises(WeightsUnavailableError, match=rf"more than the {weights.size} bytes of"):
+        fetch_weights(weights, folder=tmp_path, on_progress=measure)
+    assert max(sizes) <= weights.size
+    assert (tmp_path / ".tiny.gguf.partial").stat().st_size == 0
+    hub.endless = False
+    assert fetch_weights(weights, folder=tmp_path).read_bytes() == CONTENT
+
+
 def test_other_bytes_of_the_right_size_are_removed(hub: Hub, tmp_path: Path):
     hub.content = CONTENT[::-1]
     weights = hub.weights()

@@ -7,10 +7,12 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pydantic_core
 import pytest
 
 from treefold.core.errors import InvalidValueError
@@ -205,8 +207,43 @@ def test_what_is_no_model_is_refused_before_and_by_llama_cpp(
 
 def test_without_xllamacpp_it_says_what_to_install(smollm2: Path):
     done = run("import sys; sys.modules['xllamacpp'] = None\n" + SERVING, str(smollm2))
-    assert "UsageError: a local model needs xllamacpp" in done.stderr
-    assert "pip install 'xllamacpp>=2026.10'" in done.stderr
+    assert "UsageError: a package is missing: pip install 'xllamacpp>=2026.10'" in done.stderr
+
+
+def importing(folder: Path, smollm2: Path) -> str:
+    """Return what a program reports that finds xllamacpp in *folder*."""
+    begin = f"import sys; sys.path.insert(0, {str(folder)!r})\n"
+    return run(begin + SERVING, str(smollm2)).stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is about the messages of its loader")
+def test_without_a_library_of_the_system_it_says_which(smollm2: Path, tmp_path: Path):
+    # A real extension module, which now wants a library that is nowhere.
+    [module] = Path(pydantic_core.__file__).parent.glob("_pydantic_core*.so")
+    wanted, absent = b"\0libgcc_s.so.1\0", b"\0libabsent.so\0\0"
+    data = module.read_bytes()
+    assert wanted in data
+    changed = data.replace(wanted, absent)
+    (tmp_path / f"xllamacpp{EXTENSION_SUFFIXES[-1]}").write_bytes(changed)
+    said = importing(tmp_path, smollm2)
+    assert "UsageError: xllamacpp is installed, but needs the shared library libabsent.so" in said
+    assert "install it with the system's package manager" in said
+    assert "pip install" not in said
+
+
+def test_without_libgomp_it_says_what_to_install(smollm2: Path, tmp_path: Path):
+    words = "libgomp.so.1: cannot open shared object file: No such file or directory"
+    (tmp_path / "xllamacpp.py").write_text(f"raise ImportError({words!r})")
+    said = importing(tmp_path, smollm2)
+    assert "needs the shared library libgomp.so.1, which this system does not have" in said
+    assert "Debian and Ubuntu: apt install libgomp1" in said
+
+
+def test_a_package_that_cannot_be_imported_is_not_called_missing(smollm2: Path, tmp_path: Path):
+    (tmp_path / "xllamacpp.py").write_text("from sys import no_such_name")
+    said = importing(tmp_path, smollm2)
+    assert "xllamacpp is installed, but cannot be imported (cannot import name 'no_such" in said
+    assert "pip install --force-reinstall 'xllamacpp>=2026.10'" in said
 
 
 def test_a_process_ends_well_while_a_request_is_open(smollm2: Path):

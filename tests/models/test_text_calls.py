@@ -10,7 +10,7 @@ from treefold.core.model import ModelSettings
 from treefold.core.model_events import ModelEvent, Noticed, TextDelta, ThinkingDelta, ToolUseDelta
 from treefold.models.openai.decoder import OpenAIDecoder
 from treefold.models.openai.model import OpenAIModel
-from treefold.models.openai.text_calls import MAX_CALLS, MAX_HELD, TextCalls
+from treefold.models.openai.text_calls import MAX_HELD, TextCalls
 from treefold.models.profiles import Profile
 
 MUCH = MAX_HELD // 8
@@ -136,7 +136,6 @@ def test_what_is_held_back_is_bounded():
     assert calls.feed("x" * (MAX_HELD - len(begun))) == ""
     assert len(calls.feed("x")) == MAX_HELD + 1
     assert calls.feed("y") == "y"
-    assert found([CALL] * (MAX_CALLS + 1)) == (CALL * (MAX_CALLS + 1), [])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_what_is_held_back_is_bounded():
         '{"name": "search", "arguments": ' + "{" * MUCH,
         '{"name": "search", "arguments": "' + '\\"' * MUCH,
         '{{"name": "search", "arguments": ' + '"' * MUCH + "}}",
-        '{"name": "search", "arguments": {}}' * (MUCH // 35),
+        '{"name": "search", "arguments": {}}' * (MUCH // 35) + ".",
     ],
     ids=lambda text: text[-8:],
 )

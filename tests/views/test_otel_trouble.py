@@ -2,15 +2,10 @@
 
 import subprocess
 import threading
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -18,10 +13,20 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRat
 from opentelemetry.trace import NoOpTracerProvider
 
 import warm_python
-from spans import PATIENCE, complaints, ids, looking, provider_for, shapes
+from spans import (
+    PATIENCE,
+    collector,
+    complaints,
+    ids,
+    looking,
+    provider_for,
+    provider_to,
+    shapes,
+)
 from treefold import CodeFunction, MemoryStore, RunContext, Runtime, ToolUse, agent
 from treefold.testing import ScriptedModel
 from treefold.views import otel
+from treefold.views.conventions import SCHEMA_URL
 
 
 async def look_often(ctx: RunContext, times: int) -> int:
@@ -186,46 +191,6 @@ def test_a_program_without_opentelemetry_runs_and_is_told_once(before: str, said
 # A real collector
 
 
-@contextmanager
-def collector(*answers: int) -> Generator[tuple[str, list[ExportTraceServiceRequest]]]:
-    """Serve OTLP on loopback; the first requests are answered with these statuses."""
-    taken: list[ExportTraceServiceRequest] = []
-    left = list(answers)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            status = left.pop(0) if left else 200
-            if status == 200:
-                taken.append(ExportTraceServiceRequest.FromString(body))
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1/traces", taken
-    finally:
-        server.shutdown()
-        thread.join(PATIENCE)
-        server.server_close()
-
-
-@contextmanager
-def provider_to(address: str) -> Generator[TracerProvider]:
-    provider = TracerProvider(
-        shutdown_on_exit=False, resource=Resource.create({"service.name": "nightly"})
-    )
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(address, timeout=5)))
-    yield provider
-    provider.shutdown()
-
-
 def test_a_collector_gets_the_tree(tmp_path: Any):
     @agent(uses=[looking])
     def work() -> str:
@@ -245,7 +210,7 @@ def test_a_collector_gets_the_tree(tmp_path: Any):
     spans = {span.name: span for span in scope.spans}
 
     assert "nightly" in {item.value.string_value for item in resource.resource.attributes}
-    assert scope.scope.name == "treefold"
+    assert (scope.scope.name, scope.schema_url) == ("treefold", SCHEMA_URL)
     assert spans.keys() == {"chat scripted", "execute_tool look", "invoke_agent work"}
     top = spans["invoke_agent work"]
     assert {span.parent_span_id for span in scope.spans} == {b"", top.span_id}

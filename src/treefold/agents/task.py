@@ -22,12 +22,7 @@ from treefold.core.verdict import Verdict
 
 _REMINDERS: Final = 2  # after a response without a usable answer
 _EMPTY: Final = "You said nothing. Give your answer."
-# Whether the model has return_result depends on the server. The text does not, because a replay
-# compares it and does not know the server.
-_NO_RESULT: Final = (
-    "{fault}. If you have the function return_result, call it with the result of your task;"
-    " otherwise answer with the result as JSON and nothing else."
-)
+_NO_RESULT: Final = "{fault}. Call the function return_result with the result of your task."
 _NO_JSON: Final = "{fault}. Answer with JSON of the schema that you were given, and nothing else."
 LAST_CALL: Final = (
     "The budget for this task is used up, and you can call no more functions. Answer now, with what"
@@ -107,7 +102,8 @@ class AgentPolicy:
         try:
             return self._task.result.from_text(text), ()
         except InvalidArgumentsError as error:
-            by_call = any(isinstance(function, ReturnResult) for function in self._task.functions)
+            offered = any(isinstance(function, ReturnResult) for function in self._task.functions)
+            by_call = offered and not response.exchange.by_schema
             reminder = _NO_RESULT if by_call else _NO_JSON
             return None, self._remind(reminder.format(fault=error), text)
 

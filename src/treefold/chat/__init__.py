@@ -24,6 +24,7 @@ Hooks, which decide about prompts, calls and the end:
     UserPromptSubmitEvent, PreToolUseEvent, PostToolUseEvent, StopEvent, HookEvent: what it is
         called with.
     HookDecision, HookHandler: what it returns, and its type.
+    HookMatcher: hooks that are asked about some tools only.
 
 Context, for any list of messages:
     estimate_tokens: how many tokens a history takes.

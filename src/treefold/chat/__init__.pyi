@@ -41,6 +41,7 @@ from treefold.core.decisions import (
     HookDecision as HookDecision,
     HookEvent as HookEvent,
     HookHandler as HookHandler,
+    HookMatcher as HookMatcher,
     PostToolUseEvent as PostToolUseEvent,
     PreToolUseEvent as PreToolUseEvent,
     StopEvent as StopEvent,

@@ -20,17 +20,17 @@ class TurnReader:
         self._conversation = conversation
         self._model = model
         self._asking: Inputs | None = None  # the inputs of the request under way
-        self._text = ""  # the text of its response so far
+        self._texts: list[str] = []  # the text of its response so far
         self._has_fragments = False  # whether fragments of its calls were passed on
 
     def request_begins(self, inputs: Inputs) -> None:
         """Begin a new response."""
-        self._asking, self._text, self._has_fragments = inputs, "", False
+        self._asking, self._texts, self._has_fragments = inputs, [], False
 
     async def response_completed(self, response: ResponseCompleted) -> None:
         """Add *response* to the history, and save it."""
         self._asking = None
-        if not self._text and (text := text_of(response)):
+        if not self._texts and (text := text_of(response)):
             # What was streamed as thinking turned out to be the answer.
             self._turn.block_stream.put(TextBlock(text))
         self._complete(response)
@@ -38,8 +38,9 @@ class TurnReader:
 
     def keep_text(self) -> None:
         """Keep the text of an interrupted response as its answer."""
-        if self._asking is not None and self._text.strip():
-            self._complete(self._conversation.keep(self._text, *self._asking))
+        text = "".join(self._texts)
+        if self._asking is not None and text.strip():
+            self._complete(self._conversation.keep(text, *self._asking))
 
     def _complete(self, response: ResponseCompleted) -> None:
         self._turn.history.complete(response)
@@ -58,17 +59,17 @@ class TurnReader:
             self._turn.note_opened()
         match event:
             case model_events.TextDelta() if event.text:
-                self._text += event.text
+                self._texts.append(event.text)
                 put(TextBlock(event.text))
             case model_events.ThinkingDelta():
                 put(ThinkingBlock(event.text))
             case model_events.TextWasThinking():
-                put(ThinkingBlock(self._text, was_text=True))
-                self._text = ""
+                put(ThinkingBlock("".join(self._texts), was_text=True))
+                self._texts = []
             case model_events.ToolUseDelta() if self._turn.options.tool_use_deltas:
                 self._has_fragments = True
                 put(ToolUseDelta(event.index, event.id, event.name, event.arguments))
-            case AttemptFailed() if self._text or self._has_fragments:
+            case AttemptFailed() if self._texts or self._has_fragments:
                 raise self._broke_off(event)
             case _:
                 pass

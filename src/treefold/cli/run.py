@@ -222,7 +222,6 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
     with _raising_on_sigterm(), runtime, LiveTree() as tree:
         try:
             node = start()
-            _check_runs(runtime, node)
             _follow(runtime, node, tree)
         except HeldBackError as error:
             runtime.close()
@@ -255,8 +254,9 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
 
 def _check_runs(runtime: Runtime, node: Node) -> None:
     """Raise HeldBackError if this process cannot run *node*: it would not end."""
-    if why := runtime.get_view(node.id).held_back:
-        raise HeldBackError(node.index, why)
+    for held in runtime.held_back():
+        if held.id == node.id:
+            raise HeldBackError(node.index, runtime.get_view(node.id).held_back)
 
 
 class _Terminated(KeyboardInterrupt):
@@ -360,6 +360,7 @@ def _follow(runtime: Runtime, node: Node, tree: LiveTree) -> None:
     watch, lines, can_ask = runtime.watch(node, timeout=TICK), StdinLines(), True
     view = partial(runtime.get_view, node.id)
     for _ in tree.follow(watch, lambda: node.state.final):
+        _check_runs(runtime, node)
         if can_ask and runtime.questions():
             # The tree on the screen may be older than the question, which needs some rows below.
             tree.show(view(), spare=_FOR_QUESTIONS)

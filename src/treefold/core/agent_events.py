@@ -30,6 +30,7 @@ class ConversationOpened(Event):
     caching: str
     transcript: tuple[TranscriptPart, ...] = ()  # the conversation of an earlier call
     goes_on: bool = False  # this call continues its own conversation
+    address: str = ""  # of the model's server, if the model was given one
 
 
 @fact
@@ -178,8 +179,9 @@ class ResponseCompleted(Event):
         ...     dialect="plain", sent=(), received=(), finish=Finish.ANSWERED, usage=usage
         ... )
         >>> parts = (ModelText("Hi"),)
-        >>> ResponseCompleted(2, 1767225600.0, exchange, parts, usage, None).to_json()["exchange"]
-        {'finish': 'answered'}
+        >>> event = ResponseCompleted(2, 1767225600.0, exchange, parts, usage, None)
+        >>> event.to_json()["exchange"]["finish"]
+        'answered'
     """
 
     at: float
@@ -187,3 +189,4 @@ class ResponseCompleted(Event):
     parts: tuple[TranscriptPart, ...]  # what the exchange added to the transcript
     usage: TokenUsage  # since the last response, failed attempts included
     cost: Decimal | None  # US dollars, if the price is known
+    first_chunk: float | None = None  # seconds from the request until the response began to arrive

@@ -63,6 +63,15 @@ class Budget:
         if all(value is None for value in limits.values()):
             raise InvalidValueError("a Budget bounds something: give usd, tokens, seconds or calls")
 
+    def less(self, calls: int, tokens: int, usd: Decimal) -> "Budget":
+        """Return what is left of it after so much was spent."""
+        return replace(
+            self,
+            calls=None if self.calls is None else max(0, self.calls - calls),
+            tokens=None if self.tokens is None else max(0, self.tokens - tokens),
+            usd=None if self.usd is None else max(Decimal(0), Decimal(self.usd) - usd),
+        )
+
 
 def amounts_in(text: str) -> Budget:
     """Return the amounts in a text such as "usd=5 tokens=200000" as a budget.

@@ -111,6 +111,7 @@ class CallRequested(Event):
     queue: str = ""  # if any worker that serves this queue may run it, apart from its caller
     version: str = ""  # of its function; empty if there is no journal
     at: float | None = field(default=None, compare=False)  # None: an earlier version recorded it
+    description: str = ""  # the first line of its function's; empty if there is no journal
 
 
 @fact

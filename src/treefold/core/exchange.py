@@ -58,6 +58,10 @@ class Exchange:
     received: tuple[str, ...] = field(metadata=HIDDEN)
     finish: Finish
     usage: TokenUsage = field(metadata=HIDDEN)  # the event that has the exchange has it, too
+    response_id: str = ""  # as the provider identifies the response, if it does
+    response_model: str = ""  # the model that wrote it, as the provider names it
+    # The answer was requested by a response schema: the model was offered no functions.
+    by_schema: bool = field(default=False, metadata=HIDDEN)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the exchange as JSON data."""
@@ -77,6 +81,9 @@ class Exchange:
                 received=_texts(required_key(data, "received", cls)),
                 finish=Finish(required_key(data, "finish", cls)),
                 usage=TokenUsage(**required_key(data, "usage", cls)),
+                response_id=str(data.get("response_id", "")),
+                response_model=str(data.get("response_model", "")),
+                by_schema=bool(data.get("by_schema")),
             )
         except (TypeError, ValueError) as error:
             raise InvalidValueError(f"not a saved exchange: {error}") from None

@@ -167,6 +167,11 @@ class Model(ABC):
     provider: Provider
 
     @property
+    def address(self) -> str:
+        """The address of its server, without secrets; empty if it has none of its own."""
+        return ""
+
+    @property
     def calls_functions(self) -> bool:
         """Whether it can call functions, as far as known before the first request."""
         return True

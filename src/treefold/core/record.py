@@ -311,6 +311,7 @@ class CallRecord:
 
     def _lift_guards(self, event: GuardsLifted) -> None:
         self.lifted |= set(event.names)
+        self.held_back = ""
 
     def _take_up(self, event: TreeResumed | ProcessDied) -> None:
         self.held_back = ""

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections import deque
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -11,6 +12,9 @@ from treefold.models.retry import Timers
 from treefold.models.sse import BrokenStreamError
 
 _CLOCK_RESOLUTION: Final = 0.001  # seconds by which a timer may fire early
+# Bytes that are decoded at once. A fast server fills a buffer of megabytes while one piece of it is
+# decoded, and nothing else would run until it is empty.
+_PIECE: Final = 16_384
 # Seconds to wait for the end of a stream whose response is complete, to keep its connection.
 _DRAIN_TIMEOUT: Final = 0.2
 
@@ -59,6 +63,7 @@ class Attempt:
         self._timers = timers
         self._max_bytes = math.inf if max_bytes is None else max_bytes
         self._received = 0
+        self._unread: deque[bytes] = deque()  # received and not returned yet
         self._deadline = math.inf
         self._stream: ByteStream | None = None
         self._first_byte_deadline = math.inf
@@ -83,6 +88,9 @@ class Attempt:
         if self.decoder.is_done:
             await _drain(self._stream)
             return b""
+        if self._unread:
+            await asyncio.sleep(0)  # others run between two pieces
+            return self._unread.popleft()
         until = self._first_byte_deadline
         if self._received:
             now, idle = asyncio.get_running_loop().time(), self._timers.idle
@@ -100,7 +108,10 @@ class Attempt:
             return self._end_with(self._timed_out())
         except RequestError as error:
             return self._end_with(error)
-        return data
+        if len(data) <= _PIECE:
+            return data
+        self._unread.extend(data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
+        return self._unread.popleft()
 
     def _until(self, when: float) -> asyncio.Timeout:
         """Return a timeout at *when* or at the deadline, whichever is first."""

@@ -16,6 +16,9 @@ from treefold.models.sse import BrokenStreamError, JsonEventParser
 INVALID_ARGS_KEY: Final = "__not_json__"
 # The name that the history gives to a call without one.
 UNNAMED: Final = "unnamed"
+# The kind of a failure of our own: the model asked for more calls than its profile allows.
+TOO_MANY_CALLS: Final = "too_many_calls"
+_MAX_NAME: Final = 256  # characters that are kept of an id, or of the name of a model
 # A larger count is nonsense, and sums of such counts could not be saved.
 _MAX_TOKENS: Final = 2**53
 
@@ -56,16 +59,24 @@ class Response:
 class Decoder(ABC):
     """Decodes the stream of one response.
 
+    Args:
+        max_calls: how many calls it may have; None for any number.
+
     Attributes:
         is_done: whether the response is complete, so that the end of the stream need not be
             awaited.
+        response_id: as the provider identifies the response; empty if it does not.
+        response_model: the model that wrote it, as the provider names it.
     """
 
     # Whether events that are not JSON are skipped; otherwise the first one ends the response.
     skips_invalid_events: ClassVar[bool] = False
 
-    def __init__(self) -> None:
+    def __init__(self, max_calls: int | None = None) -> None:
         self.is_done = False
+        self.response_id = ""
+        self.response_model = ""
+        self._max_calls = max_calls
         self._parser = JsonEventParser()
         self._failure: BrokenStreamError | StreamFailedError | None = None
 
@@ -99,7 +110,10 @@ class Decoder(ABC):
                     self._check_invalid()
         except (BrokenStreamError, StreamFailedError) as failure:
             self._failure = failure
-        self._flush(events)
+        try:
+            self._flush(events)
+        except StreamFailedError as failure:
+            self._failure = failure
         if self._parser.invalid:
             events.append(Noticed(f"{self._parser.invalid} events were not JSON and were skipped"))
         return events
@@ -115,6 +129,19 @@ class Decoder(ABC):
         if self._failure is not None:
             raise self._failure
         return self._response()
+
+    def _identify(self, id: Any, model: Any) -> None:
+        """Keep the id of the response and the name of its model, from where they come first."""
+        if not self.response_id and isinstance(id, str):
+            self.response_id = id[:_MAX_NAME]
+        if not self.response_model and isinstance(model, str):
+            self.response_model = model[:_MAX_NAME]
+
+    def _check_calls(self, count: int) -> None:
+        """Raise if the response has more than *max_calls* calls, as soon as there is one more."""
+        if self._max_calls is not None and count > self._max_calls:
+            message = f"the response has more than {self._max_calls:,} calls"
+            raise StreamFailedError(TOO_MANY_CALLS, message)
 
     def _check_invalid(self) -> None:
         if not self.skips_invalid_events:

@@ -6,6 +6,7 @@ or hold half of a surrogate pair, which cannot be encoded as UTF-8.
 """
 
 import json
+import re
 from typing import Any, Final, NoReturn, cast
 
 
@@ -16,6 +17,9 @@ def _reject(constant: str) -> NoReturn:
 _strict = json.JSONDecoder(parse_constant=_reject)
 _tolerant = json.JSONDecoder(parse_constant=lambda _: None)
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+_END_OF_STRING: Final = re.compile(r'["\\]')
+_BRACE: Final = re.compile(r'[{}"]')
 
 _TYPE_NAMES: Final[dict[type, str]] = {
     list: "a list",
@@ -100,3 +104,40 @@ class SurrogateJoiner:
         """Return U+FFFD for a first half that is still held back."""
         held, self._held = self._held, ""
         return "\ufffd" if held else ""
+
+
+class ObjectScanner:
+    """Finds the end of a JSON object that arrives in pieces; each piece is scanned once.
+
+    It only counts the braces outside strings: what it finds still has to be parsed.
+
+    Attributes:
+        is_complete: whether the object has ended.
+    """
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._depth = 0
+        self._in_string = self._escaped = False
+
+    def feed(self, text: str, at: int = 0) -> int:
+        """Scan *text* from *at* on and return where the object, or the text, ends."""
+        while at < len(text):
+            if self._escaped:
+                self._escaped = False
+                at += 1
+                continue
+            mark = (_END_OF_STRING if self._in_string else _BRACE).search(text, at)
+            if mark is None:
+                break
+            at = mark.end()
+            if mark[0] == "\\":
+                self._escaped = True
+            elif mark[0] == '"':
+                self._in_string = not self._in_string
+            else:
+                self._depth += 1 if mark[0] == "{" else -1
+                if self._depth == 0:
+                    self.is_complete = True
+                    return at
+        return len(text)

@@ -44,6 +44,8 @@ class Profile:
         headers: sent with each request.
         trained_tools: wire types of the tools it was trained on, by ``Function.trained_as``.
         max_response_bytes: the maximum size of a response on the wire; None for no limit.
+        max_response_calls: how many calls the model may ask for in one response; one with more
+            fails. None for no limit.
         stream_usage: whether to request the usage of a stream.
         cumulative: whether each chunk repeats all the text so far; None to detect it.
         think_tags: the tags around thinking in the text.
@@ -83,6 +85,7 @@ class Profile:
         default_factory=dict[str, Mapping[str, str]]
     )
     max_response_bytes: int | None = 256 * 1024 * 1024
+    max_response_calls: int | None = 128
     stream_usage: bool = True
     cumulative: bool | None = None
     think_tags: tuple[str, str] = ("<think>", "</think>")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from treefold.models.decoder import StreamFailedError
+from treefold.models.decoder import TOO_MANY_CALLS, StreamFailedError
 from treefold.models.json_text import objects_in
 from treefold.models.secret import Secret, public_url
 from treefold.models.sse import BrokenStreamError
@@ -25,6 +25,7 @@ TOO_LONG: Final = "response_too_long"
 # Kinds of permanent errors in a stream, where there is no status.
 _PERMANENT: Final = (
     "invalid", "authentication", "permission", "not_found", "too_large", "context_length", TOO_LONG,
+    TOO_MANY_CALLS,
     "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND", "FAILED_PRECONDITION",
 )  # fmt: skip
 _NO_TOOLS: Final = (
@@ -35,10 +36,17 @@ _NO_TOOLS: Final = (
     "tools are not supported",
     "tool use is not supported",
 )
-# Servers have no common wording for an unsupported schema, but all of them report a bad request. A
-# server that reports an internal error instead must mention the schema.
-_BAD_REQUEST: Final = frozenset({400, 422})
-_NO_SCHEMA: Final = ("response_format", "json_schema", "json schema", "grammar")
+# Servers have no common wording for a response schema that they do not accept, but each of these
+# names what it is about. Other bad requests would be rejected as well without the schema.
+_ABOUT_SCHEMA: Final = (
+    "response_format",  # LM Studio, DeepSeek, FastAPI in the path of the field
+    "response format",
+    "schema",  # llama.cpp, Ollama
+    "grammar",  # llama.cpp, vLLM, TGI
+    "structured",  # "structured output" in vLLM and gateways
+    "guided",  # vLLM: "guided decoding"
+    "required for format",  # Ollama: "model vocabulary required for format"
+)
 _BAD_OUTPUT: Final = re.compile(r"does not match the expected .{0,80}format")  # llama.cpp
 _MAX_MESSAGE: Final = 2000  # characters of a server's message
 
@@ -50,7 +58,7 @@ class RequestError(Exception):
     Attributes:
         message: what happened, as the provider puts it.
         status: of the response; None if there was none, or its stream broke.
-        kind: the provider's error types and codes.
+        kind: the provider's error types and codes, and the parameter that is wrong.
         retry_after: seconds that the provider asks to wait.
         inner: the exception behind it, such as the SDK's.
     """
@@ -97,12 +105,10 @@ class RequestError(Exception):
         return self.status is not None and any(words in text for words in _NO_TOOLS)
 
     @property
-    def may_refuse_schema(self) -> bool:
-        """Whether the cause may be the response schema in the request."""
-        text = self.message.lower()
-        return self.status in _BAD_REQUEST or (
-            self.status is not None and any(words in text for words in _NO_SCHEMA)
-        )
+    def refuses_schema(self) -> bool:
+        """Whether the server reports that it does not accept the response schema."""
+        text = f"{self.message} {self.kind}".lower()
+        return self.status is not None and any(words in text for words in _ABOUT_SCHEMA)
 
     def scrubbed(self, secret: Secret) -> "RequestError":
         """Return the error without the key, and without an exception that would reveal it."""
@@ -143,13 +149,14 @@ def from_response(
     fields = _error_fields(body)
     listed = fields.get("details")
     details = objects_in(listed if isinstance(listed, list) else [listed])
-    kinds = [fields.get(key) for key in ("code", "type", "status")]
+    kinds = [fields.get(key) for key in ("code", "type", "status", "param")]
     kinds += [kind for detail in details for kind in _detail_kinds(detail)]
     retry_after = _retry_after(headers)
     if retry_after is None:
         delays = [_retry_delay(detail) for detail in details]
         retry_after = next((delay for delay in delays if delay is not None), None)
-    message = str(fields.get("message") or "").strip() or f"HTTP {status}"
+    message = str(fields.get("message") or _detail(fields.get("detail"))).strip()
+    message = message or f"HTTP {status}"
     if status < 400:
         message = f"HTTP {status}, redirect to {public_url(headers.get('location') or 'nowhere')}"
     return RequestError(
@@ -174,6 +181,19 @@ def _error_fields(body: Any) -> dict[str, Any]:
             return fields
         case _:
             return {}
+
+
+def _detail(detail: Any) -> str:
+    """Return FastAPI's description of an error: a text, or what is wrong with which fields."""
+    if isinstance(detail, str):
+        return detail
+    faults = objects_in(detail)
+    return "; ".join(f"{_path(fault.get('loc'))}: {fault.get('msg')}" for fault in faults)
+
+
+def _path(place: Any) -> str:
+    names = cast("list[Any]", place) if isinstance(place, list) else []
+    return ".".join(map(str, names))
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -253,8 +273,13 @@ def _scrubbed(value: Any, secret: Secret) -> Any:
             return value
 
 
-def remedy_for(error: RequestError, *, key_name: str, address: str, longest: float) -> str:
-    """Return what the user can do about a permanent error: the first remedy that applies."""
+def remedy_for(
+    error: RequestError, *, key_name: str, address: str, longest: float, by_schema: bool = False
+) -> str:
+    """Return what the user can do about a permanent error: the first remedy that applies.
+
+    *by_schema* says whether the request has a response schema that a function could replace.
+    """
     status, kind = error.status, error.kind
     wait = error.retry_after or 0.0
     silent = status is None and not kind
@@ -265,6 +290,11 @@ def remedy_for(error: RequestError, *, key_name: str, address: str, longest: flo
             "raise max_response_bytes in the model's profile to read longer responses",
         ),
         (kind == TOO_LONG, "raise Timers.total of the model to wait longer"),
+        (
+            kind == TOO_MANY_CALLS,
+            "none of them was made; ask for less at once, use a larger model, or raise"
+            " max_response_calls in the model's profile",
+        ),
         (
             error.is_bad_output,
             "the server runs, but cannot parse what the model wrote: use a larger model, fewer"
@@ -297,6 +327,11 @@ def remedy_for(error: RequestError, *, key_name: str, address: str, longest: flo
             "the request is too large: shorten the conversation, or use a larger model",
         ),
         (error.is_transient, "the provider has a problem: try again later"),
+        (
+            by_schema,
+            "the provider rejects this request as it is; if it does not accept response schemas,"
+            " set results_by_schema=False in the profile",
+        ),
         (True, "the provider rejects this request as it is"),
     )
     return next(remedy for applies, remedy in remedies if applies)

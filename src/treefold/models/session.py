@@ -34,7 +34,7 @@ from treefold.core.provider_errors import provider_exception
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 from treefold.core.usage import NO_USAGE, TokenUsage
 from treefold.models.attempt import Attempt, Endpoint
-from treefold.models.decoder import RefusedError, Response
+from treefold.models.decoder import Decoder, RefusedError, Response
 from treefold.models.dialect import Dialect
 from treefold.models.request_error import RequestError, remedy_for
 from treefold.models.retry import Retry, Timers
@@ -174,7 +174,7 @@ class WireSession(Session):
                 number += 1
         finally:
             self._busy = False
-        for event in self._commit(sent, response):
+        for event in self._commit(sent, response, decoder):
             yield event
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
@@ -234,13 +234,18 @@ class WireSession(Session):
 
     # Outcomes of an attempt
 
-    def _commit(self, sent: Sequence[str], response: Response) -> list[ModelEvent]:
+    def _commit(
+        self, sent: Sequence[str], response: Response, decoder: Decoder
+    ) -> list[ModelEvent]:
         exchange = Exchange(
             dialect=self._dialect.name,
             sent=tuple(sent),
             received=(response.message,) if response.message is not None else (),
             finish=response.finish,
             usage=self._uncommitted,
+            response_id=decoder.response_id,
+            response_model=decoder.response_model,
+            by_schema=self._dialect.settings.response_schema is not None,
         )
         parts = self._append(exchange)
         self._uncommitted = NO_USAGE
@@ -291,7 +296,7 @@ class WireSession(Session):
                 raise self._exception(error, str(fault), number) from None
             by_schema = self._dialect.settings.response_schema is not None
             return self._format_notice(_TOOLS_NOTICE, error, what="JSON" if by_schema else "text")
-        if self._fallback is not None and error.may_refuse_schema:
+        if self._fallback is not None and error.refuses_schema:
             # Only once: the server may reject functions as well.
             self._dialect, self._fallback = self._fallback, None
             return self._format_notice(_SCHEMA_NOTICE, error)
@@ -320,6 +325,7 @@ class WireSession(Session):
             key_name=self._endpoint.key_name,
             address=self._endpoint.address,
             longest=self._retry.longest,
+            by_schema=self._fallback is not None,
         )
         raise self._exception(error, remedy, number) from None
 

@@ -7,7 +7,7 @@ a stream.
 
 from typing import Any, Final, cast
 
-from treefold.models.json_text import parse_json
+from treefold.models.json_text import ObjectScanner, parse_json
 
 # The object for "data: [DONE]"; compared by identity.
 DONE: Final[dict[str, Any]] = {"treefold": "done"}
@@ -37,6 +37,7 @@ class JsonEventParser:
         self._tail_size = 0
         self._pending: list[str] = []  # data lines that are not JSON on their own
         self._pending_size = 0
+        self._scanner = ObjectScanner()  # of these lines
         self._others: list[str] = []  # lines that are not events: perhaps of one JSON body
         self._others_size = 0
         self._begun = False
@@ -103,16 +104,33 @@ class JsonEventParser:
                 self._dispatch(found)
             found.append(DONE)
             return
-        # The blank line after an event may be missing, so an object may end with any line.
-        whole = _object("\n".join([*self._pending, data])) if data.endswith("}") else None
-        if whole is not None:
-            self._pending.clear()
-            self._pending_size = 0
-            found.append(whole)
-        elif data:
+        whole = None if self._pending else _object(data)
+        if whole is None and data:
             self._pending.append(data)
             self._pending_size += len(data)
             _check_size(self._pending_size)
+            whole = self._ended_object(data)
+        if whole is not None:
+            found.append(whole)
+
+    def _ended_object(self, data: str) -> dict[str, Any] | None:
+        """Return the object of the pending lines if *data*, the last of them, is its end.
+
+        The blank line after an event may be missing, so an object may end with any line.
+        """
+        had_ended = self._scanner.is_complete
+        self._scanner.feed(data)
+        if had_ended or not self._scanner.is_complete:
+            return None
+        whole = _object("\n".join(self._pending))
+        if whole is not None:
+            self._clear_pending()
+        return whole
+
+    def _clear_pending(self) -> None:
+        self._pending.clear()
+        self._pending_size = 0
+        self._scanner = ObjectScanner()
 
     def _dispatch(self, found: list[dict[str, Any]]) -> None:
         """End an event: of data that is not JSON as a whole, parse the lines that are."""
@@ -122,8 +140,7 @@ class JsonEventParser:
             else:
                 self.invalid += 1
                 self.first_invalid = self.first_invalid or line[:MAX_SHOWN]
-        self._pending.clear()
-        self._pending_size = 0
+        self._clear_pending()
 
 
 def _check_size(size: int) -> None:

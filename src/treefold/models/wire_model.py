@@ -1,12 +1,13 @@
 """The base of the providers' models."""
 
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from importlib import import_module
 from types import ModuleType
-from typing import ClassVar
+from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 from treefold.core.errors import DefinitionError, InvalidValueError, UsageError
@@ -19,8 +20,15 @@ from treefold.models.attempt import Endpoint
 from treefold.models.dialect import Dialect
 from treefold.models.profiles import Profile, profile_of
 from treefold.models.retry import Retry, Timers
-from treefold.models.secret import Secret
+from treefold.models.secret import Secret, public_url
 from treefold.models.session import WireSession
+
+# As glibc and musl name a library that they do not find.
+_SHARED_LIBRARY: Final = re.compile(r"\b(lib[\w+.-]*\.so[\d.]*)")
+_SYSTEM_PACKAGES: Final = {
+    "libgomp.so.1": "Debian and Ubuntu: apt install libgomp1; Fedora: dnf install libgomp;"
+    " Alpine: apk add libgomp",
+}
 
 
 class WireModel(Model):
@@ -65,6 +73,10 @@ class WireModel(Model):
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return f"{self.provider}:{self.model}"
+
+    @property
+    def address(self) -> str:
+        return "" if self.base_url is None else public_url(self.base_url)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -178,14 +190,33 @@ def required_package(module: str, requirement: str, extra: str) -> ModuleType:
     """Import and return a provider's package; it is slow to load, so only on first use.
 
     Raises:
-        UsageError: the package is not installed.
+        UsageError: the package is not installed, or cannot be imported.
     """
     try:
         return import_module(module)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise UsageError(package_is_missing(requirement, extra)) from error
+    except ImportError as error:
+        raise UsageError(_package_is_broken(module, requirement, error)) from error
 
 
 def package_is_missing(requirement: str, extra: str) -> str:
     """Return how to install the package of a provider; *extra* is the extra that has it."""
     return f"a package is missing: pip install '{requirement}' (it is in 'treefold[{extra}]')"
+
+
+def _package_is_broken(module: str, requirement: str, error: ImportError) -> str:
+    """Return why a package that is installed cannot be imported, and what to do."""
+    library = _SHARED_LIBRARY.search(str(error))
+    if library is None:
+        return (
+            f"{module} is installed, but cannot be imported ({error}):"
+            f" pip install --force-reinstall '{requirement}'"
+        )
+    how = "the system's package manager"
+    if command := _SYSTEM_PACKAGES.get(library[1]):
+        how += f" ({command})"
+    return (
+        f"{module} is installed, but needs the shared library {library[1]}, which this system does"
+        f" not have ({error}): install it with {how}"
+    )

@@ -7,6 +7,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from treefold.core.budget import Budget, raised
+from treefold.core.call_keys import is_continuation
 from treefold.core.call_request import CallRequest
 from treefold.core.events import BudgetAbove, CallEnded, Event
 from treefold.core.function import Function
@@ -87,7 +88,9 @@ class Accounts:
         if node.parent is None and common is not None:
             node.accounts += (common,)
             _raise(common, node)
-            counted = counted if is_counted else node.accounts
+            # The budget of an earlier runtime was reduced when a fork was made.
+            is_charged = common is self._common or is_continuation(node.record.requested.key)
+            counted = counted if is_counted and is_charged else node.accounts
         if node.record.spending is not None:
             for account in counted:
                 # The store knows what was spent of a budget that outlives its tree.

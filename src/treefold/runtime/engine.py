@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from treefold.core.call_keys import named, of_arguments
@@ -32,6 +32,7 @@ from treefold.core.guards import Guards
 from treefold.core.origin import redefines
 from treefold.core.record import CallRecord
 from treefold.core.store import Store
+from treefold.core.truncation import truncate
 from treefold.core.work_engine import Ticket
 from treefold.runtime.accounts import Accounts, budgets_above
 from treefold.runtime.calls.node import CallNode, CodeNode
@@ -46,6 +47,8 @@ from treefold.runtime.questions.pauses import start_or_postpone
 from treefold.runtime.services import Services
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.tree import Recorder, Tree
+
+_LONGEST_DESCRIPTION: Final = 200  # characters; it is recorded with each call
 
 
 class StartPolicy(Protocol):
@@ -628,7 +631,13 @@ def _requested(
         queue,
         version,
         time.time(),
+        "" if tree.journal is None else _first_line(function.description),
     )
+
+
+def _first_line(description: str) -> str:
+    line = description.strip().partition("\n")[0].rstrip()
+    return truncate(line, _LONGEST_DESCRIPTION)
 
 
 def _options(

@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 from treefold.core.budget import Budget
 from treefold.core.decisions import HookDecision, HookHandler, HookMatcher, Rules
 from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.events import CallRequested, Event, GuardsAdded
 from treefold.core.guards import Guards, HookGuard
 from treefold.core.record import CallRecord
 
@@ -116,14 +117,16 @@ class Guarding:
         return [one.name for one, hook in found if hook and version_of(hook) != one.version]
 
     def budget_of(self, record: CallRecord) -> Budget | None:
-        """Return the budget of the runtime that ran the tree of *record* last, if it binds it.
+        """Return the budget of the runtime that ran the tree of *record* last, if it binds it."""
+        return None if BUDGET in record.lifted else self.earlier_budget(record.guards)
+
+    def earlier_budget(self, known: Iterable[Guards]) -> Budget | None:
+        """Return the last budget of a runtime among the guards *known* of a tree, if it binds it.
 
         A runtime with a budget of its own has decided what may be spent.
         """
-        if self._budget is not None or BUDGET in record.lifted:
-            return None
-        given = [guards.budget for guards in record.guards if guards.budget is not None]
-        return given[-1] if given else None
+        given = [guards.budget for guards in known if guards.budget is not None]
+        return given[-1] if given and self._budget is None else None
 
     def _find(self, guard: HookGuard) -> HookHandler | None:
         """Return the hook that *guard* names, if this process has it."""
@@ -143,6 +146,17 @@ def name_of_hook(handler: Callable[..., Any]) -> str:
         handler = handler.func
     named: Any = handler if hasattr(handler, "__qualname__") else type(handler)
     return f"{_module_name(named.__module__)}:{named.__qualname__}"
+
+
+def guards_in(events: Iterable[Event]) -> list[Guards]:
+    """Return the guards that bind a tree with these *events*."""
+    known: list[Guards] = []
+    for event in events:
+        if isinstance(event, CallRequested) and event.options is not None:
+            known += event.options.guards
+        elif isinstance(event, GuardsAdded):
+            known.append(event.guards)
+    return known
 
 
 def check_lifted(names: Iterable[str], record: CallRecord) -> None:

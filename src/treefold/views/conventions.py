@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from treefold.core.agent_events import RequestRetried
+from treefold.core.agent_events import RequestRetried, ResponseCompleted
 from treefold.core.events import CallRequested, Failure
 from treefold.core.exchange import Finish
 from treefold.core.provider import Provider
@@ -25,6 +25,9 @@ from treefold.core.truncation import truncate
 from treefold.core.usage import TokenUsage
 
 Attributes = dict[str, str | bool | int | float | Sequence[str]]
+
+# The version of the conventions, as their repository identifies it.
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
 
 _LONGEST_NAME: Final = 200  # characters; names that models make up may have any length
 _LONGEST_TEXT: Final = 20_000  # characters; a server refuses a whole batch for one text too long
@@ -70,26 +73,29 @@ def call_attributes(requested: CallRequested) -> Attributes:
             "gen_ai.tool.name": function,
             "gen_ai.tool.type": "function",
         }
+    if requested.description:
+        what = "agent" if requested.is_agent else "tool"
+        found[f"gen_ai.{what}.description"] = _name(requested.description)
     if requested.tool_use_id is not None:
         found["gen_ai.tool.call.id"] = _name(requested.tool_use_id)
     return found
 
 
-def model_attributes(name: str) -> Attributes:
-    """Return the provider, model and server of a model name: ``provider:model@address``."""
+def model_attributes(name: str, address: str = "") -> Attributes:
+    """Return the provider and model of a model name, and the server if the model has an address."""
+    return _model(name) | (_server(address) if address else {})
+
+
+def _model(name: str) -> Attributes:
     kind, _, rest = name.partition(":")
     try:
         provider = Provider(kind)
     except ValueError:  # a model class of the program
         return {"gen_ai.provider.name": "unknown", "gen_ai.request.model": _name(name)}
-    model, at, address = rest.partition("@http")
+    model = rest.partition("@http")[0]
     if provider is Provider.Local:  # without its folder, which may be private
         model = rest.replace("\\", "/").rpartition("/")[2] or "local"
-    found: Attributes = {
-        "gen_ai.provider.name": _PROVIDERS[provider],
-        "gen_ai.request.model": _name(model),
-    }
-    return found | (_server(f"http{address}") if at else {})
+    return {"gen_ai.provider.name": _PROVIDERS[provider], "gen_ai.request.model": _name(model)}
 
 
 def _server(address: str) -> Attributes:
@@ -116,6 +122,19 @@ def usage_attributes(usage: TokenUsage) -> Attributes:
         "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
     }
     return {**counts, **{name: count for name, count in parts.items() if count}}
+
+
+def response_attributes(response: ResponseCompleted) -> Attributes:
+    """Return what the provider says of a response, and when it began."""
+    found: Attributes = {}
+    exchange = response.exchange
+    if exchange.response_id:
+        found["gen_ai.response.id"] = _name(exchange.response_id)
+    if exchange.response_model:
+        found["gen_ai.response.model"] = _name(exchange.response_model)
+    if response.first_chunk is not None:
+        found["gen_ai.response.time_to_first_chunk"] = response.first_chunk
+    return found
 
 
 def finish_reason(finish: Finish) -> str:

@@ -27,7 +27,7 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from treefold.version import __version__
-from treefold.views.conventions import Attributes
+from treefold.views.conventions import SCHEMA_URL, Attributes
 
 _FLUSH_EVERY: Final = 256  # spans; the default queue holds 2,048, and drops what exceeds it
 _FLUSH_TIMEOUT: Final = 30_000  # milliseconds
@@ -79,7 +79,7 @@ class JournalTracer:
         is_abandoned: Callable[[], bool],
     ) -> None:
         self.journal = journal
-        self._tracer = provider.get_tracer("treefold", __version__)
+        self._tracer = provider.get_tracer("treefold", __version__, SCHEMA_URL)
         self._ids = _use_fixed_ids(self._tracer)
         self._flush: Callable[[int], object] | None = getattr(provider, "force_flush", None)
         self._report = report

@@ -59,7 +59,7 @@ class _OpenCall:
     key: str  # identifies its span
     span: Span | None = None  # once it has started
     began: float = 0.0
-    model: str = ""
+    model: Attributes = field(default_factory=Attributes)  # empty while it has none
     usage: TokenUsage = field(default_factory=TokenUsage)
     requests: int = 0
     request: _OpenRequest | None = None
@@ -164,7 +164,7 @@ class TreeSpans:
                 case CallRequested():
                     self._add_call(event)
                 case ConversationOpened():
-                    self._calls[event.node].model = event.model
+                    self._calls[event.node].model = _model_of(event)
                 case RequestSent():
                     self._calls[event.node].requests += 1
                 case _:
@@ -189,8 +189,7 @@ class TreeSpans:
             "treefold.node.id": requested.node,
             "treefold.node.path": call.path,
         }
-        if call.model:  # of a call that continues in a fork
-            attributes |= conventions.model_attributes(call.model)
+        attributes |= call.model  # of a call that continues in a fork
         if self._contents:
             given = conventions.value(dict(requested.inputs))
             attributes[_value_attribute(requested, "arguments")] = given
@@ -258,9 +257,9 @@ class TreeSpans:
     # Requests to models
 
     def _open_conversation(self, call: _OpenCall, event: ConversationOpened) -> None:
-        call.model = event.model
+        call.model = _model_of(event)
         if call.span is not None:
-            call.span.set_attributes(conventions.model_attributes(event.model))
+            call.span.set_attributes(call.model)
             if self._contents and event.system:
                 text = conventions.instructions(event.system)
                 call.span.set_attribute("gen_ai.system_instructions", text)
@@ -287,6 +286,7 @@ class TreeSpans:
             failure = None if event.failure.type == _CANCELLED else event.failure
             self._send_request_span(call, request, event.at, "error", attributes, failure)
             return
+        attributes |= conventions.response_attributes(event)
         finish = event.exchange.finish
         if self._contents:
             call.output_messages = conventions.output_messages(event.parts, finish)
@@ -311,10 +311,10 @@ class TreeSpans:
         found: Attributes,
         failure: Failure | None,
     ) -> None:
-        requested, model = call.requested, conventions.model_attributes(call.model)
+        requested = call.requested
         attributes: Attributes = {
             "gen_ai.operation.name": "chat",
-            **model,
+            **call.model,
             "gen_ai.request.stream": True,
             "gen_ai.response.finish_reasons": [reason],
             "treefold.node.id": requested.node,
@@ -325,7 +325,7 @@ class TreeSpans:
         if self._contents:
             attributes["gen_ai.input.messages"] = conventions.input_messages(request.sent.inputs)
         ids = self._ids(f"{call.key} request {call.requests}")
-        name = f"chat {model['gen_ai.request.model']}"
+        name = f"chat {call.model.get('gen_ai.request.model', 'unknown')}"
         began = request.sent.at
         span = self._tracer.start_span(
             name, ids, call.span, began, attributes, kind=SpanKind.CLIENT
@@ -354,6 +354,10 @@ def _ended_before(since: float, events: Iterable[Event]) -> set[int]:
         elif isinstance(event, CallReopened):
             found.discard(event.node)
     return found
+
+
+def _model_of(event: ConversationOpened) -> Attributes:
+    return conventions.model_attributes(event.model, event.address)
 
 
 def _is_cancelled(event: CallEnded) -> bool:

@@ -86,8 +86,8 @@ class _Block:
 class AnthropicDecoder(Decoder):
     """Decodes one streamed message."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, max_calls: int | None = None) -> None:
+        super().__init__(max_calls)
         self._blocks: dict[int, _Block] = {}
         self._calls = 0
         self._call_ids: set[str] = set()
@@ -102,6 +102,7 @@ class AnthropicDecoder(Decoder):
             case {"type": "content_block_start", "index": int(index), "content_block": {**block}}:
                 self._begin(index, block, events)
             case {"type": "message_start", "message": {**message}}:
+                self._identify(message.get("id"), message.get("model"))
                 self._count(message.get("usage"))
             case {"type": "message_delta", "delta": {**delta}}:
                 self._stop_reason = str(delta.get("stop_reason") or self._stop_reason)
@@ -125,6 +126,7 @@ class AnthropicDecoder(Decoder):
             self._call_ids.add(fields["id"])
             block.index = self._calls
             self._calls += 1
+            self._check_calls(self._calls)
             events.append(block.delta(""))
         elif block.kind == "text" and fields.get("text"):
             events.append(TextDelta(str(fields["text"])))

@@ -39,8 +39,8 @@ _MALFORMED: Final = {
 class GeminiDecoder(Decoder):
     """Decodes one streamed response."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, max_calls: int | None = None) -> None:
+        super().__init__(max_calls)
         self._parts: list[dict[str, Any]] = []
         self._plain: list[str] = []  # pieces of a text part that is not complete yet
         self._joiner = SurrogateJoiner()
@@ -53,6 +53,7 @@ class GeminiDecoder(Decoder):
     def _handle(self, chunk: dict[str, Any], events: list[ModelEvent]) -> None:
         if isinstance(error := chunk.get("error"), dict):
             raise _failure(cast("dict[str, Any]", error))
+        self._identify(chunk.get("responseId"), chunk.get("modelVersion"))
         for candidate in objects_in(chunk.get("candidates"))[:1]:
             self._handle_candidate(candidate, events)
         match chunk.get("promptFeedback"):
@@ -92,6 +93,7 @@ class GeminiDecoder(Decoder):
                 )
             )
             self._calls += 1
+            self._check_calls(self._calls)
 
     def _join_plain(self) -> None:
         if text := "".join(self._plain):

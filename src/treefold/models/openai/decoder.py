@@ -64,7 +64,7 @@ class OpenAIDecoder(Decoder):
         in_text: bool = False,
         noticed: set[str] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(profile.max_response_calls)
         self._names = names
         # None: calls are not looked for in the text.
         self._text_calls = TextCalls(names) if in_text and names else None
@@ -104,6 +104,7 @@ class OpenAIDecoder(Decoder):
 
     def _treat_text_as_calls(self, found: TextCalls, events: list[ModelEvent]) -> None:
         """Replace the text, which consists of calls only, by those calls."""
+        self._check_calls(len(found.calls))
         self._called = found.held
         for index, (name, arguments) in enumerate(found.calls):
             function = {"name": name, "arguments": arguments}
@@ -127,6 +128,7 @@ class OpenAIDecoder(Decoder):
             return
         if chunk.get("error") or chunk.get("object") == "error":
             raise _failure(chunk.get("error") or chunk)
+        self._identify(chunk.get("id"), chunk.get("model"))
         for choice in objects_in(chunk.get("choices")):
             self._begun = True
             if choice.get("index"):  # requests ask for one choice
@@ -161,7 +163,9 @@ class OpenAIDecoder(Decoder):
         # The server recognizes calls itself, so its text holds none.
         if calls:
             self._release_text(events)
-            events += map(self._calls.feed, calls)
+        for call in calls:
+            events.append(self._calls.feed(call))
+            self._check_calls(len(self._calls.calls))
 
     def _handle_thought(self, thought: str, events: list[ModelEvent]) -> None:
         # The server separates thinking itself, so the text does not begin with thinking.

@@ -3,11 +3,13 @@
 Nothing that the model wrote is dropped: a call with half of its arguments is worse than none.
 """
 
+import re
 from typing import Any, Final, cast
 
 from treefold.models.json_text import parse_json
 
 _CLOSERS: Final = {"{": "}", "[": "]"}
+_UNCHANGED: Final = re.compile(r'[^"\\\n\r\t]+')  # in a string
 _LITERALS: Final = ("true", "false", "null")
 
 
@@ -33,11 +35,18 @@ class _Repairer:
         self._written: list[str] = []
 
     def repair(self, text: str) -> str:
-        for character in text:
-            if self._in_string:
-                self._scan_in_string(character)
+        at = 0
+        while at < len(text):
+            if not self._in_string:
+                self._scan(text[at])
+                at += 1
+            # Strings may be long: what needs no change is copied at once.
+            elif not self._escaped and (run := _UNCHANGED.match(text, at)):
+                self._written.append(run[0])
+                at = run.end()
             else:
-                self._scan(character)
+                self._scan_in_string(text[at])
+                at += 1
         self._finish(text)
         return "".join(self._written)
 

@@ -100,7 +100,9 @@ class ThinkTagParser:
         self._closing = closing
         self._thinks_first = thinks_first
         self._state = self._begin
-        self._held = ""
+        # White space that may belong to a tag: in pieces, because a model may write a lot of it.
+        self._space: list[str] = []
+        self._held = ""  # after it: what may be the beginning of a tag
         self._skips_space = False  # white space after a tag is dropped
         self._answer: list[str] = []  # while a closing tag may still follow
         self._assumed: list[str] = []  # everything, while it is only assumed to be thinking
@@ -121,7 +123,7 @@ class ThinkTagParser:
 
     def end(self) -> list[tuple[str, str]]:
         """Return the text held back."""
-        held, self._held = self._held, ""
+        held, self._held = self._with_space(self._held), ""
         if self._state == self._think:
             held = held.rstrip()
             return [("thinking", held)] if held else []
@@ -131,37 +133,44 @@ class ThinkTagParser:
         """Return text that was emitted as thinking without any tag to confirm it: the answer."""
         return "".join(self._assumed) if self._state == self._think else ""
 
+    def _with_space(self, text: str) -> str:
+        """Return *text* after the white space that was held back."""
+        if not self._space:
+            return text
+        space, self._space = "".join(self._space), []
+        return space + text
+
     def _begin(self, text: str, found: list[tuple[str, str]]) -> None:
         start = text.lstrip()
         opened = start.startswith(self._opening)
         if opened:
             self._thinks_first, self._assumed = False, []
         if self._opening.startswith(start) and not opened:  # also if there is no text yet
-            self._held = text
+            self._space.append(text.removesuffix(start))
+            self._held = start
         elif opened or self._thinks_first:
             self._state = self._think
+            self._space = []
             self._skips_space = True
             self._think(start.removeprefix(self._opening), found)
         else:
             self._state = self._wait_for_closing
-            self._wait_for_closing(text, found)
+            self._wait_for_closing(self._with_space(text), found)
 
     def _think(self, text: str, found: list[tuple[str, str]]) -> None:
         if self._skips_space:
             text = text.lstrip()
         thought, tag, rest = text.partition(self._closing)
-        if tag:
-            thought = thought.rstrip()
-        else:
-            thought, held = _split_partial_tag(thought, self._closing)
-            kept = thought.rstrip()
-            self._held = thought[len(kept) :] + held
-            thought = kept
-        if thought:
+        if not tag:
+            thought, self._held = _split_partial_tag(thought, self._closing)
+        if kept := thought.rstrip():
             self._skips_space = False
-            found.append(("thinking", thought))
+            found.append(("thinking", self._with_space(kept)))
         if tag:
+            self._space = []
             self._begin_answer(rest, found)
+        elif space := thought[len(kept) :]:
+            self._space.append(space)
 
     def _begin_answer(self, text: str, found: list[tuple[str, str]]) -> None:
         self._skips_space = True

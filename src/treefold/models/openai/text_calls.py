@@ -10,10 +10,9 @@ import re
 from collections.abc import Collection
 from typing import Any, Final, cast
 
-from treefold.models.json_text import parse_json_object, to_json
+from treefold.models.json_text import ObjectScanner, parse_json_object, to_json
 
 MAX_HELD: Final = 1 << 20  # characters held back
-MAX_CALLS: Final = 128  # in one response
 _MAX_HEAD: Final = 256  # characters within which an object must name its function
 
 _FENCES: Final = ("```json", "```tool_calls", "```tool_call", "```tool_code")
@@ -21,8 +20,6 @@ _TAGS: Final = ("<tool_call>", "</tool_call>")
 _FENCE: Final = rf"(?:{'|'.join(_FENCES)}|```)(?=[\s{{\[<])"
 _BEFORE: Final = re.compile(rf"(?:\s|<tool_call>|{_FENCE}|\[)*+")
 _AFTER: Final = re.compile(rf"(?:\s|</?tool_call>|{_FENCE}|[\[\],;])*+")
-_END_OF_STRING: Final = re.compile(r'["\\]')
-_BRACE: Final = re.compile(r'[{}"]')
 _DOUBLED: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|\{\{|\}\}', re.DOTALL)
 
 _NAMES: Final = frozenset({"name", "function"})
@@ -79,11 +76,11 @@ class TextCalls:
     def _scan(self, text: str) -> bool:
         """Scan *text* and return whether all of the text may still be calls."""
         at = 0
+        if self._left:
+            text, self._left = self._left + text, ""
         while at < len(text):
             if self._object is None:
-                text, at = self._left + text[at:], 0
-                self._left = ""
-                at = (_AFTER if self.calls else _BEFORE).match(text).end()  # pyright: ignore[reportOptionalMemberAccess]
+                at = (_AFTER if self.calls else _BEFORE).match(text, at).end()  # pyright: ignore[reportOptionalMemberAccess]
                 if at == len(text):
                     return True
                 if text[at] != "{":
@@ -95,7 +92,7 @@ class TextCalls:
                 return False
             if self._object.is_complete:
                 call = _call(self._object.value, self._names)
-                if call is None or len(self.calls) == MAX_CALLS:
+                if call is None:
                     return False
                 self.calls.append(call)
                 self._object = None
@@ -109,19 +106,22 @@ class _PartialObject:
         self._names = names
         self._pieces: list[str] = []
         self._head: str | None = ""  # None once it is known whether it begins as a call does
-        self._depth = 0
-        self._in_string = self._escaped = False
+        self._scanner = ObjectScanner()
         self.may_be_call = True
-        self.is_complete = False
 
     def feed(self, text: str, start: int) -> int:
         """Scan *text* from *start* on and return where the object, or the text, ends."""
-        end = self._end(text, start)
+        end = self._scanner.feed(text, start)
         piece = text[start:end]
         self._pieces.append(piece)
         if self._head is not None:
             self._check_head(piece)
         return end
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the object has ended."""
+        return self._scanner.is_complete
 
     @property
     def value(self) -> dict[str, Any] | None:
@@ -133,27 +133,6 @@ class _PartialObject:
                 _DOUBLED.sub(_undoubled, text)
             )
         return value
-
-    def _end(self, text: str, at: int) -> int:
-        while at < len(text):
-            if self._escaped:
-                self._escaped = False
-                at += 1
-                continue
-            mark = (_END_OF_STRING if self._in_string else _BRACE).search(text, at)
-            if mark is None:
-                break
-            at = mark.end()
-            if mark[0] == "\\":
-                self._escaped = True
-            elif mark[0] == '"':
-                self._in_string = not self._in_string
-            else:
-                self._depth += 1 if mark[0] == "{" else -1
-                if self._depth == 0:
-                    self.is_complete = True
-                    return at
-        return len(text)
 
     def _check_head(self, piece: str) -> None:
         assert self._head is not None

@@ -11,10 +11,17 @@ from typing import Any, cast
 
 from treefold.core.model_events import ToolUseDelta
 from treefold.models.decoder import INVALID_ARGS_KEY
-from treefold.models.json_text import join_surrogates, parse_json, parse_json_object, to_json
+from treefold.models.json_text import (
+    ObjectScanner,
+    join_surrogates,
+    parse_json,
+    parse_json_object,
+    to_json,
+)
 from treefold.models.openai.lenient_json import repair_json
 
 _MAX_INDEX_DIGITS = 9  # a longer index is treated as missing
+_MAX_NAME = 256  # characters; no function has such a name
 _KNOWN_FIELDS = {"index", "id", "type", "function", "name", "arguments"}
 
 
@@ -37,6 +44,9 @@ class Call:
     pieces: list[str] = field(default_factory=list[str])
     size: int = 0
     others: dict[str, Any] = field(default_factory=dict[str, Any])
+    _scanner: ObjectScanner = field(default_factory=ObjectScanner)
+    _scanned: int = 0  # pieces
+    _is_object: bool | None = None  # None while it has not ended
 
     @property
     def arguments(self) -> str:
@@ -46,9 +56,15 @@ class Call:
     @property
     def is_complete(self) -> bool:
         """Whether the arguments so far are a JSON object."""
-        if not self.name or not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
-            return False
-        return parse_json_object(self.arguments) is not None
+        # A server that repeats the name has this asked with each of its fragments: each piece is
+        # scanned once, and nothing is parsed before it may be an object.
+        if self._is_object is not False and self._scanned < len(self.pieces):
+            for piece in self.pieces[self._scanned :]:
+                self._scanner.feed(piece)
+            self._scanned = len(self.pieces)
+            if self._scanner.is_complete:
+                self._is_object = parse_json_object(self.arguments) is not None
+        return bool(self.name) and self._is_object is True
 
 
 class ToolCalls:
@@ -69,8 +85,8 @@ class ToolCalls:
         if id and not call.id:
             call.id = id
             self._by_id[id] = call
-        if name:
-            call.name = self._joined_name(call.name, name)
+        if name and len(call.name) < _MAX_NAME:
+            call.name = self._joined_name(call.name, name)[:_MAX_NAME]
         if others := fragment.keys() - _KNOWN_FIELDS:
             call.others |= {key: fragment[key] for key in others}
         arguments = _arguments(function.get("arguments"))

@@ -1,12 +1,14 @@
 """Accounts: what has been spent of each budget, and whether another request fits."""
 
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from decimal import Decimal
 from typing import Protocol
 
 from treefold.core.agent_errors import BudgetExceeded
+from treefold.core.agent_events import RequestFailed, ResponseCompleted
 from treefold.core.budget import Budget
+from treefold.core.events import Event
 from treefold.core.function import Node
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.record import Spending
@@ -125,6 +127,16 @@ class Spent:
     def plus(self, calls: int, tokens: int, usd: Decimal) -> "Spent":
         """Return this with more added."""
         return Spent(self.calls + calls, self.tokens + tokens, self.usd + usd)
+
+
+def spent_in(events: Iterable[Event]) -> Spent:
+    """Return what the requests among *events* took."""
+    spent = Spent()
+    for event in events:
+        if isinstance(event, ResponseCompleted | RequestFailed):
+            made = int(isinstance(event, ResponseCompleted))
+            spent = spent.plus(made, event.usage.total, event.cost or Decimal(0))
+    return spent
 
 
 def refusal(budget: Budget, spent: Spent, held: Spent, estimate: Estimate) -> str | None:

@@ -96,6 +96,8 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self.resignations: list[AgentException] = []
         self._default_model: Model | None = None  # for agents below that name no model
         self._unsent: tuple[UserText | ToolResult, ...] = ()  # to be sent again on resume
+        self._sent_at = 0.0  # when the last request was sent
+        self._first_chunk: float | None = None  # seconds until its response began to arrive
         self._charged = TokenUsage()  # the part of the session's usage that has been charged
         # Done when the model begins to answer.
         self.is_requesting = False  # whether a request is under way
@@ -321,6 +323,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 caching.value,
                 () if continues else transcript,
                 continues,
+                opened.model.address,
             )
         )
 
@@ -354,6 +357,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             )
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
             self.is_requesting = True
+            self._sent_at, self._first_chunk = time.monotonic(), None
             failure: Failure | None = None
             paths = {
                 one.name: one.result_path for one in opened.functions if one.result_path is not None
@@ -386,6 +390,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
         session = self._get_opened().session
         session.keep(text, *inputs)
+        self._first_chunk = None
         return self._complete(session, TokenUsage(), Decimal(0))
 
     def _complete(
@@ -395,7 +400,9 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         parts = tuple(session.parts(len(exchanges) - 1))
         self.responses += 1
         self._unsent = ()
-        completed = ResponseCompleted(node.id, time.time(), exchanges[-1], parts, usage, cost)
+        completed = ResponseCompleted(
+            node.id, time.time(), exchanges[-1], parts, usage, cost, self._first_chunk
+        )
         node.tree.publish(completed)
         return completed
 
@@ -406,12 +413,15 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 self.notices.append(event.text)
                 node.tree.publish(NoticeGiven(node.id, event.text))
             case AttemptFailed():
+                self._first_chunk = None
                 node.tree.publish(
                     RequestRetried(node.id, time.time(), event.attempt, event.failure, event.wait)
                 )
             case ResponseStarted():
                 pass  # there is no text yet
             case _:
+                if self._first_chunk is None:
+                    self._first_chunk = round(time.monotonic() - self._sent_at, 6)
                 if not self._answering.done():
                     self._answering.set_result(None)
                 if isinstance(event, TextDelta | ThinkingDelta | TextWasThinking | ToolUseDelta):

@@ -31,7 +31,7 @@ from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork, OnNewCode, gate_for_new_code, what_changed
 from treefold.runtime.durable.tree_reader import gc_disabled, read_events, reporting_damage
 from treefold.runtime.durable.tree_source import TreeSource
-from treefold.runtime.guarding import Guarding
+from treefold.runtime.guarding import Guarding, guards_in
 from treefold.runtime.questions.in_doubt import approval_again, gate_after_crash
 from treefold.runtime.trees.tree import Tree
 
@@ -171,13 +171,7 @@ class Loader:
 
     def added_guards(self, root: int, events: Iterable[Event]) -> list[Event]:
         """Return the events by which a tree with this past is bound by this runtime, too."""
-        known: list[Guards] = []
-        for event in events:
-            if isinstance(event, CallRequested) and event.options is not None:
-                known += event.options.guards
-            elif isinstance(event, GuardsAdded):
-                known.append(event.guards)
-        added = self.guarding.added(known, version_of_hook)
+        added = self.guarding.added(guards_in(events), version_of_hook)
         return [] if added is None else [GuardsAdded(root, added)]
 
     def bind(self, root: CallNode) -> None:

@@ -70,7 +70,10 @@ def approval_again(node: CallNode) -> Gate:
 
     Who would decide is gone with the process, so that a person does.
     """
-    asked = [q for q in (node.record.questions or {}).values() if q.kind is QuestionKind.Approval]
+    record = node.record
+    # An open question, or one that was answered in the meantime.
+    asked = [*(record.questions or {}).values(), *(question for question, _ in record.answers)]
+    asked = [question for question in asked if question.kind is QuestionKind.Approval]
     call = f"{node.function.name}({short_arguments(node.inputs)})"
     text = asked[0].text if asked else f"may {call}, asked for before a crash, be called?"
     return Verdict(node.function.name, None, text)

@@ -1,0 +1,181 @@
+"""Long responses take time in proportion to their length, and leave time for others."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from journeys.roles import call
+from support import add
+from treefold.core.errors import ModelProviderException
+from treefold.core.model import ModelSettings, Session
+from treefold.core.model_events import ModelEvent, ToolUseDelta
+from treefold.core.transcript import UserText
+from treefold.models import OpenAIModel, Profile
+from wire import ModelServer, stream
+from wire.protocols import KEY, PROTOCOLS, Protocol, answer
+
+OPENAI, _, _ = PROTOCOLS
+
+
+def fragments(count: int) -> bytes:
+    """One call whose name comes again with each fragment."""
+    lines = [
+        {"choices": [{"delta": {"tool_calls": [
+            {"function": {"name": "add", "arguments": f'{{"a{n}":1' if n == 0 else f',"a{n}":1'}}
+        ]}}]}
+        for n in range(count)
+    ]  # fmt: skip
+    return b"".join(f"data: {json.dumps(line)}\n\n".encode() for line in lines)
+
+
+def calls(count: int) -> bytes:
+    """Many calls, each in one fragment."""
+    entries = [
+        {"index": n, "id": f"c{n}", "function": {"name": "add", "arguments": "{}"}}
+        for n in range(count)
+    ]
+    lines = [{"choices": [{"delta": {"tool_calls": [entry]}}]} for entry in entries]
+    return b"".join(f"data: {json.dumps(line)}\n\n".encode() for line in lines)
+
+
+def pieces(count: int) -> bytes:
+    """JSON over many data lines."""
+    return b'data: {"choices":[\n' + b"data: {},\n" * count + b"data: {}]}\n\n"
+
+
+def pieces_that_end_like_an_object(count: int) -> bytes:
+    line = b'data: ,{"delta":{"role":"assistant assistant assistant assistant assistant"}}\n'
+    return b'data: {"choices":[{}\n' + line * count + b"data: ]}\n\n"
+
+
+def deltas(*deltas: Any) -> bytes:
+    lines = [{"choices": [{"delta": delta}]} for delta in deltas]
+    return b"".join(f"data: {json.dumps(line)}\n\n".encode() for line in lines)
+
+
+def leading_space(count: int) -> bytes:
+    return deltas(*[{"content": " " * 99 + "\n"}] * count)
+
+
+def space_in_thoughts(count: int) -> bytes:
+    return deltas({"content": "<think>Hm"}, *[{"content": " " * 99 + "\n"}] * count)
+
+
+def named_fragments(count: int) -> bytes:
+    """Arguments in fragments that all have the name of the function, and end like an object."""
+    begin, end = '{"a":[0', "]}"
+    middle = [f',{{"b":"{"x" * 90}"}}'] * count
+    function = [{"name": "add", "arguments": piece} for piece in (begin, *middle, end)]
+    return deltas(*[{"tool_calls": [{"index": 0, "function": one}]} for one in function])
+
+
+def endless_name(count: int) -> bytes:
+    names = ["-", *["x" * 1000] * count]
+    return deltas(*[{"tool_calls": [{"index": 0, "function": {"name": name}}]} for name in names])
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        fragments,
+        calls,
+        pieces,
+        pieces_that_end_like_an_object,
+        leading_space,
+        space_in_thoughts,
+        named_fragments,
+        endless_name,
+    ],
+)
+def test_the_time_to_decode_grows_with_the_stream_and_not_with_its_square(
+    stream: Callable[[int], bytes],
+):
+    model = OpenAIModel("m", api_key=KEY, profile=Profile(max_response_calls=None))
+
+    def seconds(count: int) -> float:
+        data = stream(count)
+        best = 1e9
+        for _ in range(3):
+            decoder = model.dialect("", [add], ModelSettings()).decoder()
+            start = time.process_time()
+            decoder.feed(data)
+            decoder.end()
+            best = min(best, time.process_time() - start)
+        return best
+
+    assert seconds(4000) < 10 * seconds(1000)  # its square would be 16 times as much
+
+
+# --- How many calls, and who runs meanwhile
+
+
+async def read_into(events: list[ModelEvent], session: Session) -> None:
+    async for event in session.send(UserText("x")):
+        events.append(event)  # noqa: PERF401 - also those before an exception
+
+
+async def test_a_response_of_too_many_calls_fails_at_once_and_is_not_asked_for_again(
+    protocol: Protocol,
+):
+    many = protocol.calls(*[call(f"c{n}", "add", a=n, b=1) for n in range(4)])
+    async with ModelServer([many]) as server:
+        model = protocol.model(server)
+        assert model.profile.max_response_calls == 128  # pyright: ignore[reportAttributeAccessIssue]
+        profile = replace(model.profile, max_response_calls=3)  # pyright: ignore[reportAttributeAccessIssue]
+        session = protocol.model(server, profile=profile).open("", [add])
+        with pytest.raises(ModelProviderException, match="more than 3 calls") as caught:
+            await answer(session, UserText("x"))
+        assert len(server.requests) == 1
+        assert not session.exchanges
+        server.add(many)
+        enough = replace(profile, max_response_calls=4)
+        session = protocol.model(server, profile=enough).open("", [add])
+        await answer(session, UserText("x"))
+    assert len(session.pending) == 4
+    assert "raise max_response_calls in the model's profile" in str(caught.value)
+
+
+async def test_calls_in_text_count_as_calls():
+    text = '{"name": "add", "arguments": {"a": 1, "b": 2}}' * 129
+    async with ModelServer([OPENAI.text(text)]) as server:
+        session = OPENAI.model(server).open("", [add])
+        with pytest.raises(ModelProviderException, match="more than 128 calls"):
+            await answer(session, UserText("x"))
+
+
+async def test_a_million_calls_are_not_read():
+    entries = [{"index": n, "function": {"name": "add", "arguments": "{}"}} for n in range(10**6)]
+    lines = [deltas({"tool_calls": entries[n : n + 1000]}) for n in range(0, 10**6, 1000)]
+    async with ModelServer([stream(*lines)]) as server:
+        session = OPENAI.model(server).open("", [add])
+        read: list[ModelEvent] = []
+        with pytest.raises(ModelProviderException, match="more than 128 calls"):
+            await read_into(read, session)
+    assert len([event for event in read if isinstance(event, ToolUseDelta)]) == 129
+
+
+async def test_others_run_while_a_long_response_is_decoded():
+    events, rounds, most = 0, 0, 0
+
+    async def others() -> None:
+        nonlocal events, rounds, most
+        while True:
+            most = max(most, events)
+            events, rounds = 0, rounds + 1
+            await asyncio.sleep(0)
+
+    burst = deltas(*[{"content": "x"}] * 20_000)  # in one piece, as a fast server sends it
+    async with ModelServer([stream(burst + b"data: [DONE]\n\n")]) as server:
+        session = OPENAI.model(server).open()
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            running = group.create_task(others())
+            async for _ in session.send(UserText("x")):
+                events += 1
+            running.cancel()
+    assert rounds
+    assert most < 1_000
