@@ -4,14 +4,16 @@ import json
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
 
 from treefold import Runtime, agent
+from treefold.errors import UnknownQuestionError
 from treefold.toolbox import human_in_loop
 
 app = FastAPI()
 app.get("/")(lambda: FileResponse(Path(__file__).with_name("fastapi_page.html")))
+app.add_exception_handler(UnknownQuestionError, lambda _, e: PlainTextResponse(str(e), 409))
 
 
 @agent(uses=[human_in_loop])
@@ -20,8 +22,8 @@ def plan_day(city: str) -> str:
     return f"Plan a day in {city}. First ask what the visitors like to eat."
 
 
-@app.get("/plans/{city}")
-async def plan(city: str, request: Request) -> StreamingResponse:
+@app.get("/plan")
+async def plan(request: Request, city: str = Query(min_length=1)) -> StreamingResponse:
     """Start the run of this city, or find it by its key; stream what the page does not know."""
     node = app.state.runtime.invoke(plan_day, {"city": city}, key=city)
     events = app.state.runtime.events(node, int(request.headers.get("last-event-id", 0)))
@@ -29,7 +31,7 @@ async def plan(city: str, request: Request) -> StreamingResponse:
     return StreamingResponse(lines, media_type="text/event-stream")
 
 
-@app.post("/answers/{question}")
+@app.post("/answer")
 async def answer(question: str, text: str) -> None:
     """Answer a question of a run."""
     app.state.runtime.answer(question, text)

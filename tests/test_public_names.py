@@ -34,8 +34,9 @@ PUBLIC = {
     "Frame", "FromFile", "Function", "FunctionArg", "Limits", "NoAnswerError", "NoModelError",
     "Rate",
     "NoParentSessionError", "Node", "NodeState", "NodeView", "Question", "QuestionKind",
-    "TreefoldError", "RunContext", "Runtime", "SessionBag", "SessionScope", "StepLimitError",
-    "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature", "agent", "show",
+    "TreefoldError", "RunContext", "RunInfo", "Runtime", "SessionBag", "SessionScope",
+    "StepLimitError", "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature",
+    "agent", "show",
     # decisions about calls
     "HOOK_POST_TOOL_USE", "HOOK_PRE_TOOL_USE", "HOOK_STOP", "HOOK_SUBAGENT_STOP",
     "HOOK_USER_PROMPT_SUBMIT", "HookDecision", "HookMatcher", "PostToolUseEvent", "PreToolUseEvent",

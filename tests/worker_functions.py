@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 from notes_in_files import note
-from treefold import RunContext, UserText, agent, tool
+from treefold import RunContext, RunInfo, UserText, agent, tool
 from treefold.testing import ScriptedRequest
 
 
@@ -70,6 +70,18 @@ async def poison(folder: str, name: str) -> str:
     if not (Path(folder) / name).exists():
         os.kill(os.getpid(), signal.SIGKILL)
     return name
+
+
+def connect(run: RunInfo) -> str:
+    """Make what ``remind`` needs."""
+    return f"mailer-of-{run.function}"
+
+
+@tool
+async def remind(ctx: RunContext[str], folder: str) -> str:
+    """Note that somebody was reminded."""
+    note(folder, "reminded", ctx.deps)
+    return ctx.deps
 
 
 @tool

@@ -106,6 +106,7 @@ from treefold.tree import (
     QuestionKind as QuestionKind,
     Rate as Rate,
     RunContext as RunContext,
+    RunInfo as RunInfo,
     Runtime as Runtime,
     SessionBag as SessionBag,
     SessionScope as SessionScope,

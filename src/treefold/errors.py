@@ -29,6 +29,7 @@ TreefoldError
 │   ├── InvalidArgumentsError     the arguments do not fit (ValueError)
 │   ├── CallTimeoutError          it took too long (TimeoutError)
 │   │   └── TurnTimeoutError
+│   ├── DependencyError           the dependencies of a run could not be made
 │   ├── McpToolError              a tool of an MCP server failed
 │   ├── McpConnectionError        an MCP server cannot be reached
 │   ├── FileError                 a file is not as the call needs (ValueError)

@@ -19,6 +19,7 @@ from treefold.core.errors import (
     ClosedError as ClosedError,
     CompletionCheckReturnError as CompletionCheckReturnError,
     DefinitionError as DefinitionError,
+    DependencyError as DependencyError,
     DuplicateNameError as DuplicateNameError,
     EngineError as EngineError,
     FencedError as FencedError,

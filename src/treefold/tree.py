@@ -12,6 +12,7 @@ Functions, which can be called:
 Running them:
     Runtime: starts calls, and keeps their trees; with a store, trees survive the process.
     RunContext: what a running function sees of the framework, ``invoke`` above all.
+    RunInfo: the run that dependencies are made for.
     SessionBag, SessionScope: objects that live as long as a call, and which call that is.
     WorkerSettings: how a process takes part in a store that several processes share.
     WorkerStatus, WorkerPhase: how it does there.

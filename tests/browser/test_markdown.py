@@ -147,6 +147,32 @@ def test_only_links_with_safe_schemes_can_be_followed_and_their_hosts_are_named(
         check_harmless(shown.page)
 
 
+LINKS = {
+    "[https://bank.com/login](https://bank.co/login)": "https://bank.com/login (bank.co)",
+    "[https://bank.co.evil/](https://bank.co/)": "https://bank.co.evil/ (bank.co)",
+    "[https://bank.co:8080/](https://bank.co/)": "https://bank.co:8080/ (bank.co)",
+    "[https://bank.com@bank.co/](https://bank.co/)": "https://bank.com@bank.co/ (bank.co)",
+    "[see //bank.co here](https://bank.co/)": "see //bank.co here (bank.co)",
+    "[http://bank.co/](https://bank.co/)": "http://bank.co/ (bank.co)",
+    "https://bank.com@bank.co/": "https://bank.com@bank.co/ (bank.co)",
+    "[https://b\u0430nk.co/](https://b\u0430nk.co/)": "https://b\u0430nk.co/ (xn--bnk-6cd.co)",
+    "[a@bank.com](mailto:a@bank.co)": "a@bank.com (a@bank.co)",
+    "[b.a@bank.co](mailto:a@bank.co)": "b.a@bank.co (a@bank.co)",
+    "[https://bank.co/login](https://bank.co/login)": "https://bank.co/login",
+    "[https://bank.co](https://bank.co/login)": "https://bank.co",
+    "[HTTPS://Bank.co?x=1](https://bank.co/)": "HTTPS://Bank.co?x=1",
+    "https://bank.co/login": "https://bank.co/login",
+    "[a@bank.co](mailto:a@bank.co)": "a@bank.co",
+    "<mailto:a@bank.co>": "mailto:a@bank.co",
+}
+
+
+def test_a_link_names_its_host_unless_its_text_is_an_address_there(eyes: Eyes):
+    with said(eyes, "\n".join(f"- {link}" for link in LINKS)) as shown:
+        expect(shown.locator("li")).to_have_count(len(LINKS))
+        assert [item.inner_text() for item in shown.locator("li").all()] == list(LINKS.values())
+
+
 @pytest.mark.parametrize(
     "piece",
     ["[", "![", "*", "**a ", "_a", "`", "`` ` ", "> ", "- ", "[a](", "<", "| a ", "#", "\\", "~~a"],

@@ -218,3 +218,20 @@ def test_what_it_takes_and_gives_up_is_logged(url: str, start_worker: StartWorke
     treefold("answer", question["id"], "yes", "--store", url)
     assert result_of(url, node) == "yes"
     assert worker.said.count(f"ask (node {node}, path 1) was taken") == 2
+
+
+def test_a_worker_without_the_dependencies_of_a_run_leaves_it_to_others(
+    url: str, start_worker: StartWorker, tmp_path: Path
+):
+    without = start_worker(name="without")
+    deps = ("--deps", "worker_functions:connect")
+
+    node = submit(url, "remind", "--folder", tmp_path, *deps)
+
+    why = "its dependencies came from worker_functions:connect, and this process has none"
+    wait(lambda: f"run {node} is held back: {why}" in without.said)
+    assert "held back: its dependencies" in treefold("tree", node, "--store", url).out
+    assert noted(tmp_path, "reminded") == []
+    start_worker(*deps, name="with")
+    assert result_of(url, node) == "mailer-of-remind"
+    assert noted(tmp_path, "reminded") == ["mailer-of-remind"]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cluster.conftest import QUICK, Workers
-from cluster.test_shared_runtime import PATIENCE
+from cluster.test_shared_runtime import PATIENCE, eventually
 from shared_stores import kill_listeners
 from treefold import CodeFunction, RunContext, attach
 from treefold.events import CallEnded, Event
@@ -74,3 +74,30 @@ def test_a_reader_gets_each_event_of_six_workers_once_though_its_session_is_kill
 
 def described(events: Sequence[Event]) -> list[tuple[str, int]]:
     return [(type(event).__name__, event.node) for event in events]
+
+
+async def consider(ctx: RunContext, n: int) -> str:
+    await ctx.invoke(STEP, {"n": n})
+    return await ctx.ask("Really?", ["yes"])
+
+
+ASKING = CodeFunction(callable=consider, uses=[STEP], repeatable=True)
+
+
+def test_a_stream_ends_after_its_call_wherever_that_runs(any_workers: Workers):
+    worker = any_workers(ASKING)
+    readers = [worker, any_workers.submitter(ASKING)] if any_workers.engine else [worker]
+    for n in range(5):
+        for reader in readers:
+            node = reader.invoke(ASKING, {"n": n})
+            # Meanwhile it is in nobody's memory: all of it waits for a person.
+            eventually(lambda id=node.id: any(q.node_id == id for q in worker.questions()))
+            [question] = [one for one in worker.questions() if one.node_id == node.id]
+            worker.answer(question.id, "yes")
+            for event in reader.events(node, timeout=PATIENCE):
+                if isinstance(event, CallEnded) and event.node == node.id:
+                    assert node.state.final
+            assert node.state.final
+            [child] = reader.get_view(node.id).children
+            assert list(reader.events(child.id, timeout=PATIENCE))
+            reader.delete(node.id)

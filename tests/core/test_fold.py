@@ -93,6 +93,7 @@ def test_a_tree_may_be_deeper_than_the_stack():
 
     assert snapshot(fold[depth]).path.count(".") == depth - 1
     assert snapshot(fold[1]).update_seqnum == depth
+    assert "children=(<NodeView 1.1.1 f waiting>), sequence=1," in repr(snapshot(fold[2]))
 
 
 def test_a_partial_text_changes_a_view_and_no_number():

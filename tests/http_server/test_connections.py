@@ -5,6 +5,7 @@ import os
 import resource
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from logging import ERROR
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
 from mcp_servers import TOKEN, WITH_TOKEN
-from support import double
+from support import double, settle
 from treefold import MemoryStore
 from treefold.http_server.connections import ConnectionLimits
 from treefold.http_server.guard import Guard, Hosts, Policy
@@ -184,3 +185,44 @@ async def test_a_connection_that_had_the_token_is_not_limited():
                 await until_closed(reader)
         end.set()
         assert await answer.aread() == b"hello"
+
+
+CHUNKED = "POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "bad", ["what is this\r\n", "-5\r\n", "5\r\nhello!!\r\n", "GET / HTTP/1.1\r\n\r\n"]
+)
+@pytest.mark.parametrize("path", ["/", "/secret"])
+@pytest.mark.parametrize("when", ["at once", "after the answer", "during the answer"])
+async def test_a_body_that_is_no_http_closes_the_connection_and_logs_nothing(
+    when: str, path: str, bad: str, caplog: pytest.LogCaptureFixture
+):
+    end = asyncio.Event()
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"hel", "more_body": True})
+        if when == "during the answer":
+            await end.wait()
+        await send({"type": "http.response.body", "body": b"lo"})
+
+    async with served(ConnectionLimits(), answer) as url:
+        address = httpx.URL(url)
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        try:
+            if when == "at once":
+                writer.write((CHUNKED.format(path) + bad).encode())
+            else:
+                writer.write(CHUNKED.format(path).encode())
+                assert await reader.read(1)
+                await settle()
+                writer.write(bad.encode())
+            await until_closed(reader)
+            end.set()
+            await settle()
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+    assert [record.getMessage() for record in caplog.records if record.levelno >= ERROR] == []

@@ -363,6 +363,28 @@ def test_an_imported_run_goes_on_as_it_did(world: World, tmp_path: Path):
         assert len(runtime.list_toplevel()) == 3
 
 
+def test_a_function_that_the_runtime_was_not_given_goes_on_as_well(world: World):
+    job = job_of(world)
+    with world.runtime(models=Server(world, 2).model) as runtime:
+        failure(runtime.invoke(job, key="a"))
+    with world.runtime(models=Server(world).model) as runtime:
+        assert result(runtime.invoke(job, key="a")) == "found"
+    assert paid_once(world)
+
+
+def test_dependencies_of_one_call_are_those_of_its_continuation(world: World):
+    name = AgentFunction("name_it", "Names.", user_prompt_template="Name it.")
+
+    async def greet(ctx: RunContext[str]) -> str:
+        return f"{ctx.deps} {await ctx.invoke(name)}"
+
+    work = CodeFunction(callable=greet, uses=[name])
+    with world.runtime(work, models=ScriptedModel(DOWN)) as runtime:
+        failure(runtime.invoke(work, key="a", deps="Hello"))
+    with world.runtime(work, models=ScriptedModel("Tom")) as runtime:
+        assert result(runtime.invoke(work, key="a", deps="Hi")) == "Hi Tom"
+
+
 def test_a_run_that_fails_often_shares_its_last_attempt_only(world: World):
     job = job_of(world)
     lengths: list[int] = []

@@ -193,14 +193,18 @@ async def test_refreshing_finds_new_tools(target: str | list[str]):
 async def test_a_program_gets_its_variables_and_its_folder_and_not_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("OURS", "private")
+    for name in ("OURS", "PGPASSWORD", "TREEFOLD_STORE"):
+        monkeypatch.setenv(name, "private")
+    monkeypatch.setenv("TZ", "Europe/Berlin")
     async with (
         connected(tools(), env={"KEY": SECRET}, cwd=tmp_path) as (functions, _),
         Runtime() as runtime,
     ):
         environment = functions["environment"]
         assert await runtime.invoke(environment, {"name": "KEY"}) == SECRET
-        assert await runtime.invoke(environment, {"name": "OURS"}) == "(not set)"
+        for name in ("OURS", "PGPASSWORD", "TREEFOLD_STORE"):
+            assert await runtime.invoke(environment, {"name": name}) == "(not set)"
+        assert await runtime.invoke(environment, {"name": "TZ"}) == "Europe/Berlin"
         assert await runtime.invoke(environment, {"name": "PATH"}) != "(not set)"
         assert await runtime.invoke(functions["folder"]) == str(tmp_path)
         await runtime.invoke(functions["start_others"], {"folder": str(tmp_path)})

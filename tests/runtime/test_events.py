@@ -186,6 +186,42 @@ def test_threads_iterate_while_a_background_runtime_works(store: Any):
         assert [kinds(events) for events in found] == [expected] * 3
 
 
+RUNS = 300  # before, three of a hundred streams ended before the call had
+
+
+def test_a_stream_that_a_thread_reads_ends_after_its_call(store: Any):
+    with Runtime([step], store=store) as runtime:
+        for n in range(RUNS):
+            node = runtime.invoke(step, {"n": n})
+            for event in runtime.events(node, timeout=60):
+                if isinstance(event, CallEnded):
+                    assert node.state.final
+            assert (node.state.final, node.outputs) == (True, node.result(60))
+            runtime.delete(node.id)
+
+
+async def test_a_stream_on_the_loop_of_its_runtime_ends_after_its_call(store: Any):
+    async with Runtime([step], store=store) as runtime:
+        for n in range(RUNS):
+            node = runtime.invoke(step, {"n": n})
+            async for event in runtime.events(node, timeout=60):
+                if isinstance(event, CallEnded):
+                    assert node.state.final
+            runtime.delete(node.id)
+
+
+async def test_a_stream_on_another_loop_ends_after_its_call(store: Any):
+    with Runtime([step], store=store) as runtime:
+        for n in range(RUNS):
+            node = runtime.invoke(step, {"n": n})
+            async for event in runtime.events(node, timeout=60):
+                if isinstance(event, CallEnded):
+                    assert node.state.final
+            # All of it is known: there is nothing to return, and still the end to wait for.
+            assert [event async for event in runtime.events(node, 3, timeout=60)] == []
+            runtime.delete(node.id)
+
+
 async def test_what_was_read_when_an_iteration_is_broken_off_is_not_lost(store: Any):
     async with Runtime([twice], store=store) as runtime, asyncio.timeout(60):
         node = runtime.invoke(twice, {"n": 1})

@@ -11,8 +11,7 @@ import pytest
 from treefold import CodeFunction, Function, RunContext, Runtime, tool
 from treefold.core.errors import InvalidArgumentsError, InvalidValueError, UsageError
 from treefold.core.provider import Provider
-from treefold.models import AnthropicModel, GeminiModel, OpenAIModel, profile_of
-from treefold.models.wire_model import WireModel
+from treefold.models import profile_of
 from treefold.toolbox import Bash, bash
 
 NEW_SHELL = "[this is a new shell, without what was set in the last: "
@@ -72,20 +71,52 @@ async def test_errexit_of_one_command_does_not_end_the_next():
     assert told == ["[no output]", "\nkept"]
 
 
-async def test_keys_of_providers_are_not_in_the_environment_unless_it_is_given(
+SECRETS = {
+    "ANTHROPIC_API_KEY": "s3cret",
+    "AWS_SECRET_ACCESS_KEY": "s3cret",
+    "DATABASE_URL": "postgresql://me:s3cret@db/app",
+    "GITHUB_TOKEN": "s3cret",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/home/me/s3cret.json",
+    "HTTPS_PROXY": "http://me:s3cret@proxy:3128",
+    "PGPASSWORD": "s3cret",
+    "SOMETHING_NEW": "s3cret",
+    "TREEFOLD_MCP_TOKEN": "s3cret-s3cret-s3cret",
+    "TREEFOLD_STORE": "postgresql://me:s3cret@db/runs",
+    "http_proxy": "http://s3cret@proxy:3128",
+}
+NEEDED = {
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "LC_TIME": "C",
+    "NO_PROXY": "localhost",
+    "PATH": os.environ["PATH"],
+    "SSL_CERT_FILE": "/etc/ca.pem",
+    "TMPDIR": "/tmp",
+    "TZ": "Europe/Berlin",
+    "VIRTUAL_ENV": "/srv/venv",
+    "XDG_CACHE_HOME": "/tmp/cache",
+    "https_proxy": "http://proxy:3128",
+}
+
+
+async def test_the_shell_has_what_programs_need_and_no_secrets(monkeypatch: pytest.MonkeyPatch):
+    for name, value in (SECRETS | NEEDED).items():
+        monkeypatch.setenv(name, value)
+    [told] = await run("env; cat /proc/$PPID/environ | tr '\\0' '\\n'")
+    assert {f"{name}={value}" for name, value in NEEDED.items()} <= set(told.splitlines())
+    assert "s3cret" not in told
+
+
+async def test_more_variables_for_the_shell_are_given_to_the_constructor(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    kinds: list[type[WireModel]] = [AnthropicModel, GeminiModel, OpenAIModel]
-    names = {name for kind in kinds for name in kind.key_names}
-    names |= {"OPENROUTER_API_KEY", "ANTHROPIC_AUTH_TOKEN", "HF_TOKEN"}
-    for name in names:
-        monkeypatch.setenv(name, "sk-very-secret")
-    monkeypatch.setenv("COLOUR", "blue")
-    [told] = await run("env; cat /proc/$PPID/environ | tr '\\0' '\\n'")
-    assert "COLOUR=blue" in told.splitlines()
-    assert "sk-very-secret" not in told
+    for name, value in (SECRETS | NEEDED).items():
+        monkeypatch.setenv(name, value)
+    [told] = await run("env", function=Bash(env={"TZ": "UTC", "GITHUB_TOKEN": "s3cret"}))
+    assert {"TZ=UTC", "GITHUB_TOKEN=s3cret", "HOME=/tmp"} <= set(told.splitlines())
+    assert told.count("s3cret") == 1
     [told] = await run("env", function=Bash(env=os.environ))
-    assert {f"{name}=sk-very-secret" for name in names} <= set(told.splitlines())
+    assert {f"{name}={value}" for name, value in SECRETS.items()} <= set(told.splitlines())
 
 
 async def test_a_top_level_call_has_a_shell_of_its_own():
@@ -246,7 +277,7 @@ async def test_calls_at_once_wait_for_each_other():
 
 async def test_folder_and_environment_of_the_constructor_count(tmp_path: Path):
     mine = Bash(cwd=tmp_path, env={"PATH": "/usr/bin:/bin", "COLOUR": "blue"})
-    assert await run("pwd; echo $COLOUR$HOME; exit", "pwd", function=mine) == [
+    assert await run("pwd; echo $COLOUR; exit", "pwd", function=mine) == [
         f"{tmp_path}\nblue\n[the shell has ended (exit code 0), and its background jobs with it;"
         " the next command gets a new one]",
         f"{NEW_SHELL}the last command ended it (exit code 0)]\n{tmp_path}",

@@ -28,6 +28,12 @@ async def gone(mark: Path) -> None:
             await asyncio.sleep(0.01)
 
 
+async def ended(pid: int) -> None:
+    async with asyncio.timeout(60):
+        while str(pid) in os.listdir("/proc"):  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.01)
+
+
 async def until(mark: Path, command: str) -> None:
     async with asyncio.timeout(60):
         while command not in processes_in(mark):  # noqa: ASYNC110 - nobody tells us
@@ -173,13 +179,17 @@ async def test_a_stopped_command_takes_along_what_hides_from_its_session(how: st
     assert processes_in(tmp_path) == []
 
 
-def test_nothing_of_a_shell_outlives_a_program_that_is_killed(tmp_path: Path):
+@pytest.mark.parametrize(
+    "stop", ["", "kill -STOP $PPID;"], ids=["", "after a command stopped the supervisor"]
+)
+def test_nothing_of_a_shell_outlives_a_program_that_is_killed(stop: str, tmp_path: Path):
     program = tmp_path / "program.py"
     program.write_text(
         "from treefold import Runtime\n"
         "from treefold.toolbox import bash\n"
         f"runtime = Runtime()\n"
-        f"print(runtime.invoke(bash, {{'command': {GRANDCHILDREN + ' echo ready'!r}}}).result())\n"
+        f"command = {f'{GRANDCHILDREN} {stop} echo $PPID'!r}\n"
+        "print(runtime.invoke(bash, {'command': command}).result(), flush=True)\n"
         "input()\n"
     )
     folder = tmp_path / "work"
@@ -188,10 +198,32 @@ def test_nothing_of_a_shell_outlives_a_program_that_is_killed(tmp_path: Path):
         [sys.executable, program], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as started:
         assert started.stdout is not None
-        assert started.stdout.readline() == b"ready\n"
+        supervisor = int(started.stdout.readline())
         assert len(processes_in(folder)) > 5
         started.kill()
     asyncio.run(gone(folder))
+    asyncio.run(ended(supervisor))
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "kill -STOP $PPID",
+        "kill -STOP $PPID; exit",
+        "while :; do kill -STOP $PPID; done & true",
+        'env -i setsid bash -c "while :; do kill -STOP $PPID; done" & true',
+    ],
+)
+async def test_a_supervisor_that_a_command_stopped_ends_with_its_runtime(stop: str, tmp_path: Path):
+    mine = Bash(cwd=tmp_path, timeout=2)
+    async with Runtime() as runtime:
+        node = runtime.invoke(mine, {"command": f"echo $PPID; {GRANDCHILDREN} {stop}"})
+        try:
+            told = await node
+        except CallTimeoutError as error:
+            told = str(error)
+    assert processes_in(tmp_path) == []
+    await ended(int(re.findall(r"^\d+$", told, re.MULTILINE)[0]))
 
 
 @pytest.mark.parametrize("executable", ["", "/opt/some-program"])
@@ -199,6 +231,7 @@ async def test_a_program_that_is_no_python_has_shells_too(
     executable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sys, "executable", executable)
+    monkeypatch.delattr(os, "pidfd_open")  # as on macOS
     mine = Bash(cwd=tmp_path)
 
     @tool(uses=[mine])

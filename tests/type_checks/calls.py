@@ -24,6 +24,7 @@ from treefold import (
     Node,
     NodeView,
     RunContext,
+    RunInfo,
     Runtime,
     ThinkMore,
     Tool,
@@ -71,7 +72,7 @@ async def code(ctx: RunContext) -> None:
     assert_type(show(add_function.run(1)).result(), int)
     ctx.call(add_function, a="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     ctx.call(add_function, c=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    add_function.run_sync()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    add_function.run_sync()  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
 # Tools
@@ -131,7 +132,7 @@ async def tools(ctx: RunContext) -> None:
     assert_type(await triple.run(1), float)
     await ctx.call(anything, {"any": found})
     double("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    quadruple.run("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    quadruple.run("1")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 
 
 # Agents
@@ -172,7 +173,7 @@ async def agents(ctx: RunContext) -> None:
     assert_type(await plain.run(), str)
     assert_type(await ctx.call(Ensemble(report, {"local": 2}), topic="bees"), Report)
     assert_type(await ctx.call(ThinkMore(summarize), "x"), str)
-    report.run(length=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    report.run(length=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     report(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
@@ -247,4 +248,69 @@ async def other_names(ctx: RunContext) -> None:
     assert_type(await ctx.call(find_report, program="x"), Report)
     assert_type(await ctx.call(find_either, program="x"), Any)
     assert_type(await ctx.invoke(named_function), Report)
-    assert_type(chat_options.system_prompt, str)
+    assert_type(chat_options.max_turns, int)
+
+
+# Dependencies
+
+
+class Database:
+    """What calls get as ``ctx.deps``."""
+
+    def find(self, key: str) -> bytes:
+        return key.encode()
+
+
+@tool
+async def look_up(ctx: RunContext[Database], key: str) -> bytes:
+    assert_type(ctx.deps, Database)
+    ctx.deps.lose(key)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    return ctx.deps.find(key)
+
+
+@tool(uses=[look_up])
+async def look_up_all(ctx: RunContext[Database], *keys: str) -> AsyncIterator[bytes]:
+    for key in keys:
+        yield await ctx.call(look_up, key)
+
+
+async def rules(ctx: RunContext[Database]) -> str:
+    return ctx.deps.find("rules").decode()
+
+
+@agent(system=rules, uses=[look_up])
+async def research(ctx: RunContext[Database], topic: str) -> str:
+    assert_type(ctx.deps.find(topic), bytes)
+    return topic
+
+
+@agent(system=lambda ctx: f"You are {ctx.deps.name}.")
+def introduce(topic: str) -> str:
+    return topic
+
+
+def size(ctx: RunContext[Database], key: str) -> int:
+    return len(ctx.deps.find(key))
+
+
+size_function = CodeFunction(callable=size)
+with_rules = AgentFunction("ruled", "Rule.", user_prompt_template="Go.", system_prompt=rules)
+ruled_chat = AgentOptions(rules, deps=Database())
+
+
+def connect(run: RunInfo) -> Database:
+    assert_type(run.function, str)
+    return Database()
+
+
+async def dependencies(ctx: RunContext) -> None:
+    assert_type(ctx.deps, object)
+    assert_type(await ctx.call(look_up, key="x"), bytes)
+    assert_type(await look_up("x"), bytes)
+    assert_type(await look_up.run(key="x", deps=Database()), bytes)
+    assert_type(await research.run("x", deps=connect), str)
+    assert_type(size_function.run_sync("x", deps=Database()), int)
+    run = Runtime([look_up], deps=connect)
+    assert_type(run.invoke(look_up, {"key": "x"}, deps=Database()).result(), bytes)
+    ctx.call(look_up, key=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    research(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, Generic, Unpack, overload
 
 from treefold.agents.function import AgentFunction, SharedOptions
+from treefold.agents.prompts import SystemPrompt
 from treefold.core.errors import DefinitionError
-from treefold.core.from_file import FromFile
 from treefold.core.function import Q, R_co, RunContext, T
 from treefold.core.model import Model
 from treefold.core.other_names import either
@@ -22,7 +22,7 @@ _OPTIONS: Final = frozenset({"returns", *SharedOptions.__annotations__}) - _OTHE
 class PromptOptions(SharedOptions, total=False):
     """The options of ``@agent``, but for *returns*."""
 
-    system: str | FromFile
+    system: SystemPrompt
     model: Model | Provider | str | None
     name: str | None
 
@@ -101,7 +101,7 @@ class AgentDecorator(Generic[R_co]):
 
     @overload
     def __call__(
-        self, builder: Callable[Concatenate[RunContext, Q], Any], /
+        self, builder: Callable[Concatenate[RunContext[Any], Q], Any], /
     ) -> AgentFunction[Q, R_co]: ...
 
     @overload
@@ -113,7 +113,7 @@ class AgentDecorator(Generic[R_co]):
 
 
 @overload
-def agent(fn: Callable[Concatenate[RunContext, Q], Any], /) -> AgentFunction[Q, str]: ...
+def agent(fn: Callable[Concatenate[RunContext[Any], Q], Any], /) -> AgentFunction[Q, str]: ...
 
 
 @overload
@@ -143,7 +143,7 @@ def agent(
     fn: Callable[..., Any] | None = None,
     /,
     *,
-    system: str | FromFile = "",
+    system: SystemPrompt = "",
     model: Model | Provider | str | None = None,
     name: str | None = None,
     **options: Any,
@@ -154,11 +154,11 @@ def agent(
 
     The agent has the arguments of the function, of any type that pydantic can describe, its
     docstring unless *description* is given, and its name unless *name* is given. *system* is the
-    system prompt, *model* the default model. The other options are those of AgentFunction: *uses*,
-    *returns*, *model_tools*, *max_steps*, *parallel_tools*, *settings*, *budget*, *tags*,
-    *repeatable*, *remote*, *ask*, *uses_recursion* and *max_depth*. The names of other libraries
-    are accepted, too: *instructions* for system, *tools* for uses, *output_type* for returns,
-    *max_turns* for max_steps.
+    system prompt, or a function of the RunContext that returns it, and *model* the default model.
+    The other options are those of AgentFunction: *uses*, *returns*, *model_tools*, *max_steps*,
+    *parallel_tools*, *settings*, *budget*, *tags*, *repeatable*, *remote*, *ask*,
+    *uses_recursion* and *max_depth*. The names of other libraries are accepted, too: *instructions*
+    for system, *tools* for uses, *output_type* for returns, *max_turns* for max_steps.
 
     Example:
         >>> from treefold import Runtime, agent

@@ -2,13 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final, TypedDict, Unpack, overload
 
 from treefold.agents.loop import found_model
-from treefold.agents.prompts import filled, unknown_placeholders
+from treefold.agents.prompts import SystemPrompt, filled, system_text, unknown_placeholders
 from treefold.agents.results import ReturnResult
 from treefold.agents.task import Task, carry_out
 from treefold.core.budget import Budget
@@ -41,7 +41,7 @@ from treefold.runtime.calls.files import read_file
 _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
     "name": (str, "text"),
     "description": (str, "text"),
-    "system_prompt": (str | FromFile, "text or a FromFile"),
+    "system_prompt": (str | FromFile | Callable, "text, a FromFile or a function of the context"),
     "user_prompt_template": (str | FromFile, "text or a FromFile"),
     "args": (Sequence, "a list of FunctionArgs"),
     "model_tools": (Mapping, "lists of functions by Provider"),
@@ -60,7 +60,7 @@ class SharedOptions(TypedDict, total=False):
     model_tools: Mapping[Provider | str, Sequence[Function]] | None
     max_steps: int | None
     max_turns: int | None
-    instructions: str | FromFile | None
+    instructions: SystemPrompt | None
     description: str | None
     parallel_tools: bool | None
     settings: ModelSettings | None
@@ -77,7 +77,7 @@ class AgentFunctionOptions(SharedOptions, total=False):
     """The options of AgentFunction, but for *returns* and *output_type*."""
 
     args: Sequence[FunctionArg] | None
-    system_prompt: str | FromFile | None
+    system_prompt: SystemPrompt | None
     user_prompt_template: str | FromFile | None
     default_model: Model | Provider | str | None
     model: Model | Provider | str | None
@@ -96,7 +96,8 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         name: the name of the agent; for a subclass, by default, the name of the class.
         desc: what it does; a model reads this to decide whether to call it.
         args: its arguments.
-        system_prompt: the role and the rules of the model; may be a FromFile.
+        system_prompt: the role and the rules of the model; may be a FromFile, or a function of the
+            RunContext, perhaps async, that returns it. A resumed call uses the recorded one.
         user_prompt_template: the first message to the model; may be a FromFile.
         uses: the functions that it may call.
         model_tools: further functions, by Provider or by the name of a model.
@@ -184,7 +185,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         desc: str | None = None,
         *,
         args: Sequence[FunctionArg] | None = None,
-        system_prompt: str | FromFile | None = None,
+        system_prompt: SystemPrompt | None = None,
         user_prompt_template: str | FromFile | None = None,
         uses: Iterable[Function] | None = None,
         model_tools: Mapping[Provider | str, Sequence[Function]] | None = None,
@@ -201,7 +202,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         max_depth: int = 10,
         ask: Ask = False,
         description: str | None = None,
-        instructions: str | FromFile | None = None,
+        instructions: SystemPrompt | None = None,
         tools: Iterable[Function] | None = None,
         model: Model | Provider | str | None = None,
         output_type: Any = None,
@@ -284,7 +285,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         return self._given.get("args", ())
 
     @property
-    def system_prompt(self) -> str | FromFile:
+    def system_prompt(self) -> SystemPrompt:
         """The role and the rules of the model."""
         return self._given.get("system_prompt", "")
 
@@ -443,9 +444,12 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         """Return the first message to the model."""
         return await self._filled(self.user_prompt_template, args, "user_prompt_template")
 
-    async def system(self, args: Mapping[str, Any]) -> str:
+    async def system(self, ctx: RunContext, args: Mapping[str, Any]) -> str:
         """Return the system prompt."""
-        return await self._filled(self.system_prompt, args, "system_prompt")
+        given = self.system_prompt
+        if isinstance(given, str | FromFile):
+            return await self._filled(given, args, "system_prompt")
+        return await system_text(given, ctx, self.name)
 
     async def _filled(self, template: str | FromFile, args: Mapping[str, Any], what: str) -> str:
         if isinstance(template, FromFile):
@@ -470,7 +474,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         prior = conversation.prior
         system, prompt = prior.system, prior.prompt
         if system is None:
-            system = await self.system(args)
+            system = await self.system(ctx, args)
         if prompt is None and not prior.is_begun:
             prompt = await self.prompt(ctx, args)
         task = Task(

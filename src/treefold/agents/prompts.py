@@ -1,13 +1,21 @@
-"""Insert arguments into prompts.
+"""Insert arguments into prompts, and have functions return them.
 
 Only ``{name}`` of a declared argument is replaced; other braces are left as they are.
 """
 
+import inspect
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
+from treefold.core.errors import DefinitionError
+from treefold.core.from_file import FromFile
+from treefold.core.function import RunContext
 from treefold.core.plain import to_json
+
+# Returns a system prompt for one call.
+SystemFunction: TypeAlias = Callable[[RunContext[Any]], str | Awaitable[str]]
+SystemPrompt: TypeAlias = str | FromFile | SystemFunction
 
 _PLACEHOLDER: Final = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 
@@ -27,6 +35,20 @@ def unknown_placeholders(template: str, names: Iterable[str]) -> list[str]:
     known = set(names)
     found = dict.fromkeys(match[1] for match in _PLACEHOLDER.finditer(template))
     return [name for name in found if name not in known]
+
+
+async def system_text(system: SystemFunction, ctx: RunContext, owner: str) -> str:
+    """Return the system prompt that *system* returns for the call of *ctx*.
+
+    Raises:
+        DefinitionError: it is no text.
+    """
+    text = system(ctx)
+    if inspect.isawaitable(text):
+        text = await text
+    if not isinstance(text, str):
+        raise DefinitionError(f"the system prompt of {owner} must be text, and {text!r} is not")
+    return text
 
 
 def as_text(value: Any) -> str:

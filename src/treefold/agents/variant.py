@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from treefold.agents.function import AgentFunction
-from treefold.core.from_file import FromFile
+from treefold.agents.prompts import SystemPrompt
 from treefold.core.function import Function, RunContext
 from treefold.core.model import Model, ModelSettings
 from treefold.core.parameter import Parameter
@@ -55,11 +55,11 @@ class Variant(AgentFunction):
         own = {name: value for name, value in args.items() if name != self._extra.name}
         return f"{await self._agent.prompt(ctx, own)}\n\n{self._more(args[self._extra.name])}"
 
-    async def system(self, args: Mapping[str, Any]) -> str:
-        return await self._agent.system(args)
+    async def system(self, ctx: RunContext, args: Mapping[str, Any]) -> str:
+        return await self._agent.system(ctx, args)
 
     @property
-    def system_prompt(self) -> str | FromFile:
+    def system_prompt(self) -> SystemPrompt:
         return self._agent.system_prompt
 
     @property

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from treefold.agents.approval import approve_prompt, continuation
 from treefold.agents.loop import Loop, found_model, provider_faults
+from treefold.agents.prompts import system_text
 from treefold.chat.options import AgentOptions
 from treefold.chat.turn import ChatTurn
 from treefold.chat.turn_calls import TurnCalls
@@ -129,7 +130,8 @@ class _TurnRun:
             turn.recover(prior.exchanges, is_followed=prior.response is None)
             turn.note_opened()
         history.catch_up()
-        model, system, tools = self._model, turn.options.system_prompt, self._tools
+        model, tools = self._model, self._tools
+        system = await self._system(prior)
         settings = conversation.with_caching(self._settings, model, tools)
         with provider_faults(self._ctx, model):
             session = history.open(model, system, tools, settings, self._opened_with)
@@ -139,6 +141,14 @@ class _TurnRun:
             turn.saver.keep(history.waiting)
             history.rewritten = False
             await turn.save()
+
+    async def _system(self, prior: PriorConversation) -> str:
+        system = self._turn.options.system_prompt
+        if isinstance(system, str):
+            return system
+        if prior.system is not None:
+            return prior.system
+        return await system_text(system, self._ctx, "this chat")
 
     async def _first_inputs(self, prior: PriorConversation) -> Inputs:
         """Return the prompt, or the results that an earlier process sent without a response."""

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import InitVar, dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
+from treefold.agents.prompts import SystemFunction
 from treefold.core.decisions import Hooks, Rules
 from treefold.core.errors import DefinitionError, InvalidValueError
 from treefold.core.function import Function, ModelFinder, checked_functions
@@ -29,7 +30,8 @@ class AgentOptions:
     They are no agent and no options of one: an AgentFunction takes its own arguments.
 
     Attributes:
-        system_prompt: the role and the rules of the model; *instructions* is another name for it.
+        system_prompt: the role and the rules of the model, or a function of the RunContext, perhaps
+            async, that returns them in each turn; *instructions* is another name for it.
         model: with a *base_url*, the name of the model on that server; otherwise a name such as
             ``"anthropic:claude-opus-5-5"`` or ``"local"``, a Provider, or a Model. None is for the
             default of the runtime, or else the variable ``TREEFOLD_MODEL``.
@@ -47,6 +49,7 @@ class AgentOptions:
             HOOK_PRE_TOOL_USE and the like; the names of claude-agent-sdk ("PreToolUse") work, too.
         allowed_tools: the only functions that may be called, at any depth.
         disallowed_tools: functions that may not be called, at any depth.
+        deps: what calls have as ``ctx.deps``, as for a Runtime; each turn is a run of its own.
         allow_lenient_tool_json: complete arguments that were cut off, where that is safe.
         tool_use_deltas: stream calls while the model is still writing them, as ToolUseDelta.
         retry: when a failed request is retried; by default after 1, 2, 4 and 8 seconds, and not at
@@ -62,7 +65,7 @@ class AgentOptions:
         (4096, False)
     """
 
-    system_prompt: str = _NOT_GIVEN
+    system_prompt: str | SystemFunction = _NOT_GIVEN
     model: Any = None
     base_url: str | None = None
     tools: Sequence[Function] = field(default_factory=list[Function])
@@ -81,16 +84,19 @@ class AgentOptions:
     retry: Retry | None = None
     on_blocked: Literal["raise", "tell"] = "raise"
     result_message: bool = False
-    instructions: InitVar[str | None] = field(default=None, kw_only=True)
+    deps: object = field(default=None, kw_only=True)
+    instructions: InitVar[str | SystemFunction | None] = field(default=None, kw_only=True)
 
-    def __post_init__(self, instructions: str | None) -> None:
+    def __post_init__(self, instructions: str | SystemFunction | None) -> None:
         own: Any = None if self.system_prompt is _NOT_GIVEN else self.system_prompt
-        given = either("AgentOptions", "system_prompt", own, "instructions", instructions)
+        given: Any = either("AgentOptions", "system_prompt", own, "instructions", instructions)
         if given is None and self.system_prompt is _NOT_GIVEN:
             raise DefinitionError("AgentOptions needs a system_prompt; it may be empty")
-        if not isinstance(given, str):
-            raise InvalidValueError(f"the system_prompt is text, not {given!r}")
-        self.system_prompt = given
+        if not isinstance(given, str) and not callable(given):
+            raise InvalidValueError(
+                f"the system_prompt is text, or a function that returns it, not {given!r}"
+            )
+        self.system_prompt = cast("str | SystemFunction", given)
         if self.model == "" or not isinstance(self.model, str | Model | None):
             raise InvalidValueError(
                 f"model={self.model!r}: give the name of a model, such as 'qwen3' with a base_url,"

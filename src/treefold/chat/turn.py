@@ -13,6 +13,7 @@ from treefold.chat.options import AgentOptions
 from treefold.chat.parts import block_of
 from treefold.chat.saving import Saver
 from treefold.core.call_request import CallRequest
+from treefold.core.deps import DepsSource
 from treefold.core.exchange import Exchange
 from treefold.core.function import Function, Node, RunContext
 from treefold.core.transcript import ToolUse
@@ -54,7 +55,9 @@ class ChatTurn:
         args = {"prompt": self.prompt}
         if self.saver is not None:
             args["session"] = self.saver.name
-        node = ctx.start(CallRequest(function, args, rules=self.options.rules(), prior=self))
+        request = CallRequest(function, args, rules=self.options.rules(), prior=self)
+        request.deps = DepsSource.of(self.options.deps)
+        node = ctx.start(request)
         # A failure is reported by receive_messages(), or logged by the client if it is not read.
         node.asked_for = True
         if node.state.final and not self.begun:  # an earlier process ran it

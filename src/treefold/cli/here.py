@@ -61,6 +61,7 @@ class Here:
     hooks: tuple[str, ...]
     budget: str | None
     price: str | None
+    deps: str | None
 
     def check(self) -> None:
         """Raise InvalidValueError if options are given that need ``--with``, and it is not."""
@@ -75,7 +76,9 @@ class Here:
 
     @property
     def _deciding(self) -> RuntimeOptions:
-        return RuntimeOptions(hooks=self.hooks, budget=self.budget, price=self.price)
+        return RuntimeOptions(
+            hooks=self.hooks, budget=self.budget, price=self.price, deps=self.deps
+        )
 
     def drive(
         self, store: str | None, top: NodeView, start: Callable[[Runtime], Node], command: str

@@ -14,7 +14,7 @@ from treefold.cli.options import FILE
 from treefold.core.errors import InvalidValueError
 from treefold.core.events import Failure
 from treefold.core.function import Function, checked_function
-from treefold.runtime.guarding import LOADED_FILE
+from treefold.core.reference import LOADED_FILE
 
 TARGET: Final = FILE  # a module may be a file, which a shell can complete
 MODEL_HELP: Final = (
@@ -25,6 +25,10 @@ ENGINE_HELP: Final = (
     "what places work on workers: procrastinate, temporal:HOST:PORT[/NAMESPACE], in-process, or "
     "MODULE:NAME for one of your own; by default procrastinate in the database of the store, if it "
     "is installed"
+)
+DEPS_HELP: Final = (
+    "what functions have as ctx.deps: the name of an object, or of a factory, in a module or a .py "
+    "file"
 )
 _SCRIPTED: Final = "scripted:"
 
@@ -70,6 +74,18 @@ def load_model(name: str | None) -> Any:
 
 def _place(name: str) -> str:
     return name.rpartition(":")[0]
+
+
+def load_deps(target: str | None) -> Any:
+    """Return the dependencies that MODULE:NAME names."""
+    if target is None:
+        return None
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise InvalidValueError(f"--deps {target} is not MODULE:NAME, such as app.py:connect")
+    if (found := load_object(place, name)) is None:
+        raise InvalidValueError(f"--deps {target}: {place} has no {name!r}")
+    return found
 
 
 def load_object(place: str, name: str) -> Any:
@@ -161,11 +177,25 @@ def _module(place: str) -> ModuleType:
     if path.suffix != ".py":
         sys.path.insert(0, "")  # as ``python -m`` does
         return importlib.import_module(place)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {place}")
+    # It is run once, though several options name it: functions and what they are given have the
+    # same classes then.
+    key = (path.absolute(), path.stat().st_mtime_ns)
+    if key not in _files:
+        _files[key] = _run_file(path)
+    return _files[key]
+
+
+_files: dict[tuple[Path, int], ModuleType] = {}  # by path and time of change
+
+
+def _run_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent))  # as ``python FILE`` does
     name = f"{LOADED_FILE}{path.stem}"  # no import statement can name it
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(f"there is no file {place}")
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(f"{path} is no file of Python")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

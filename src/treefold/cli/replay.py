@@ -9,7 +9,7 @@ import click
 
 from treefold.cli.exit_codes import DONE, FAILED
 from treefold.cli.journal import journal_path, observe, run_id
-from treefold.cli.loading import TARGET, load_functions
+from treefold.cli.loading import DEPS_HELP, TARGET, load_deps, load_functions
 from treefold.cli.options import LAST, command, json_option, node_argument, store_option
 from treefold.cli.output import print_json
 from treefold.core.views import NodeView
@@ -31,9 +31,12 @@ from treefold.views.text import readable
     required=True,
     help="a module or a .py file that has the function, or the function in it; may be repeated",
 )
+@click.option("--deps", metavar="MODULE:NAME", help=DEPS_HELP)
 @store_option
 @json_option
-def replay(node: str, targets: tuple[str, ...], store: str | None, *, json: bool) -> int:
+def replay(
+    node: str, targets: tuple[str, ...], store: str | None, deps: str | None, *, json: bool
+) -> int:
     """Run a recorded run again with the functions as they are now, and print the first difference.
 
     example: treefold replay nightly --with report.py
@@ -45,7 +48,8 @@ def replay(node: str, targets: tuple[str, ...], store: str | None, *, json: bool
     # What the functions print must not mix with the result.
     with redirect_stdout(sys.stderr):
         functions = load_functions(targets)
-        played = run_again(functions, journal_path(store), _tree(node, store))
+        tree = _tree(node, store)
+        played = run_again(functions, journal_path(store), tree, deps=load_deps(deps))
     if json:
         print_json(_data(played))
     else:

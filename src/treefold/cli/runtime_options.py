@@ -1,4 +1,4 @@
-"""What decides about a run, on the command line: ``--hooks``, ``--budget`` and ``--price``.
+"""What a run depends on, on the command line: ``--hooks``, ``--budget``, ``--price``, ``--deps``.
 
 A program may have made a Runtime with all of it; a command line then names that.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 import click
 
-from treefold.cli.loading import TARGET, load_module, load_object
+from treefold.cli.loading import DEPS_HELP, TARGET, load_deps, load_module, load_object
 from treefold.core.budget import Budget, amounts_in
 from treefold.core.decisions import HOOK_PRE_TOOL_USE, Hooks
 from treefold.core.errors import InvalidValueError
@@ -28,7 +28,7 @@ R = TypeVar("R", bound=Runtime)
 
 def runtime_options(command: Callable[..., int]) -> Callable[..., int]:
     """Add the options that ``RuntimeOptions`` reads."""
-    for add in (_price, _budget, _hooks):
+    for add in (_deps, _price, _budget, _hooks):
         command = add(command)
     return command
 
@@ -56,6 +56,9 @@ _price: Final = click.option(
 )
 
 
+_deps: Final = click.option("--deps", metavar="MODULE:NAME", help=DEPS_HELP)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOptions:
     """The options that decide about a run."""
@@ -63,6 +66,7 @@ class RuntimeOptions:
     hooks: tuple[str, ...] = ()
     budget: str | None = None
     price: str | None = None
+    deps: str | None = None
 
     @property
     def given(self) -> list[str]:
@@ -92,6 +96,7 @@ class RuntimeOptions:
             hooks=hooks,
             guards=modules,
             budget=None if self.budget is None else read_budget(self.budget),
+            deps=load_deps(self.deps),
             **more,
         )
 

@@ -27,5 +27,5 @@ Errors:
     ``suggestions`` completes a message about a misspelt name.
 
 The user's machine:
-    ``credentials`` (environment variables with keys), ``user_folder``.
+    ``inherited_variables`` (of the environment), ``user_folder``.
 """

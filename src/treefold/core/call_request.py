@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import Rules
+from treefold.core.deps import DepsSource
 from treefold.core.function import Function, Node, RunContext
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.states import NodeState
@@ -36,6 +37,7 @@ class CallRequest:
     continues: int | None = None  # the recorded call that it repeats
     queue: str = ""  # of a work engine; for top-level calls
     priority: int = 0  # in that queue
+    deps: DepsSource | None = None  # for top-level calls; otherwise those of the runtime
     call_key: str = ""  # identifies the call among those of its parent, if there is a journal
 
 

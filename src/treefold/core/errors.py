@@ -44,7 +44,7 @@ class UsageError(TreefoldError, RuntimeError):
 
 
 class HeldBackError(UsageError):
-    """This process cannot run a recorded tree: it lacks a function, model, version or guard of it.
+    """This process cannot run a recorded tree: it lacks a part of what that is bound to.
 
     Example:
         >>> from treefold.errors import HeldBackError
@@ -411,6 +411,21 @@ class CallTimeoutError(CallError, TimeoutError):
         Traceback (most recent call last):
             ...
         treefold.errors.CallTimeoutError: sleep (path 1): it took longer than 0.01 s
+    """
+
+
+class DependencyError(CallError):
+    """The dependencies of a run could not be made, so it did not begin; the cause says why.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime
+        >>> def connect():
+        ...     raise ConnectionError("refused")
+        >>> with Runtime(deps=connect) as runtime:
+        ...     runtime.invoke(CodeFunction(callable=lambda ctx: ctx.deps, name="look")).result()
+        Traceback (most recent call last):
+            ...
+        treefold.errors.DependencyError: the dependencies of look (run 1) could not be made: ...
     """
 
 

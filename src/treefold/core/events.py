@@ -85,6 +85,7 @@ class CallOptions:
     traceparent: str | None = None  # the span that was open where the call was made
     budgets_above: tuple[BudgetAbove, ...] = ()  # of a call that another worker runs
     guards: tuple[Guards, ...] = ()  # of a top-level call: its runtime's, then its client's
+    deps: str = ""  # where its dependencies came from, such as "app:connect"; empty without any
 
 
 @fact

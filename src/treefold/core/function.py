@@ -24,7 +24,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import Enum
 from importlib import import_module
-from typing import Any, ClassVar, Generic, Protocol, Self, cast
+from typing import Any, ClassVar, Generic, Protocol, Self, cast, overload
 
 from typing_extensions import ParamSpec, TypeVar
 
@@ -57,6 +57,9 @@ Q = ParamSpec("Q")
 # ``Function`` and ``Node`` mean any of them.
 P = ParamSpec("P", default=...)
 R_co = TypeVar("R_co", default=Any, covariant=True)
+# What ``ctx.deps`` is. The default is not Any: mypy would see the overloads of decorators as
+# ambiguous for a plain ``RunContext``.
+Deps_co = TypeVar("Deps_co", default=object, covariant=True)
 
 DEFAULT_QUEUE = "default"  # of calls that any worker may run
 
@@ -338,11 +341,19 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
             raise TypeError(f"{self.name}() got multiple values for {', '.join(sorted(twice))}")
         return bound | dict(kwargs)
 
-    def run(self, *args: P.args, **kwargs: P.kwargs) -> "Node[R_co]":
+    @overload
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> "Node[R_co]": ...
+
+    # A ParamSpec and another parameter cannot be combined.
+    @overload
+    def run(self, *args: Any, deps: object, **kwargs: Any) -> "Node[R_co]": ...
+
+    def run(self, *args: Any, **kwargs: Any) -> "Node[R_co]":
         """Start a call in the runtime that is active here, and return its node: await it.
 
         In a call it is a child of that call. Elsewhere it is a top-level call of the Runtime whose
-        ``async with`` block this is, or else of a runtime without a store.
+        ``async with`` block this is, or else of a runtime without a store. *deps* are its
+        dependencies, as in ``Runtime.invoke``, unless the function has a parameter of that name.
 
         Raises:
             UsageError: no event loop runs here; use ``run_sync``.
@@ -357,13 +368,21 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
             >>> asyncio.run(main())
             3
         """
-        return _ambient().current_context().invoke(self, self.bind(args, kwargs))
+        deps = self._take_deps(kwargs)
+        return _ambient().current_context().invoke(self, self.bind(args, kwargs), deps=deps)
 
-    def run_sync(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+    @overload
+    def run_sync(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    @overload
+    def run_sync(self, *args: Any, deps: object, **kwargs: Any) -> R_co: ...
+
+    def run_sync(self, *args: Any, **kwargs: Any) -> R_co:
         """Run a call to its end, and return its value or raise its exception.
 
         In the sync code of a call it is a child of that call. Elsewhere it is a top-level call of
-        the Runtime whose ``with`` block this is, or else of one of its own, without a store.
+        the Runtime whose ``with`` block this is, or else of one of its own, without a store. *deps*
+        as in ``run``.
 
         Raises:
             BlockingCallError: an event loop runs here, which this would block; await ``run``.
@@ -375,10 +394,17 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
             >>> CodeFunction(callable=add).run_sync(a=1, b=2)
             3
         """
-        return _ambient().run_sync(self, self.bind(args, kwargs))
+        deps = self._take_deps(kwargs)
+        return _ambient().run_sync(self, self.bind(args, kwargs), deps)
+
+    def _take_deps(self, kwargs: dict[str, Any]) -> Any:
+        """Remove the dependencies of a call from its arguments by name, and return them."""
+        if "deps" not in kwargs or any(one.name == "deps" for one in self.parameters.items):
+            return None
+        return kwargs.pop("deps")
 
     @abstractmethod
-    async def run_call(self, ctx: "RunContext", args: Mapping[str, Any]) -> Any:
+    async def run_call(self, ctx: "RunContext[Any]", args: Mapping[str, Any]) -> Any:
         """Run one call; *args* have been validated."""
 
 
@@ -524,10 +550,11 @@ class Node(Displayed, ABC, Generic[R_co]):  # noqa: PLR0904 - most of the public
         return [*dir(Node), *Node.__annotations__]
 
 
-class RunContext(Injected):  # noqa: PLR0904 - the last five are not for programs
+class RunContext(Injected, Generic[Deps_co]):  # noqa: PLR0904 - the last five are not for programs
     """Everything that a running function sees of the framework.
 
-    A parameter annotated ``RunContext`` receives the context of the call.
+    A parameter annotated ``RunContext`` receives the context of the call; ``RunContext[Database]``
+    says what ``ctx.deps`` is.
 
     Example:
         >>> import asyncio
@@ -567,6 +594,16 @@ class RunContext(Injected):  # noqa: PLR0904 - the last five are not for program
     @abstractmethod
     def runtime(self) -> Any:
         """The Runtime that runs the call (``Any``, because that class is in a higher layer)."""
+
+    @property
+    @abstractmethod
+    def deps(self) -> Deps_co:
+        """The dependencies of the run: what ``deps=`` of the call or of the Runtime gives.
+
+        Raises:
+            UsageError: there are none.
+            ClosedError: the run has ended in this process.
+        """
 
     @abstractmethod
     def invoke(

@@ -184,12 +184,16 @@ def _resolved(fn: Callable[..., Any], name: str) -> Any:
     try:
         return typing.get_type_hints(alone, fn.__globals__, include_extras=True)[name]
     except (NameError, AttributeError):
-        return annotation
+        # Of 'RunContext[Deps]' the name of the dependencies is of no use here.
+        head = annotation.partition("[")[0] if isinstance(annotation, str) else ""
+        known = fn.__globals__.get(head)
+        return known if _injected_type(known) is not None else annotation
 
 
 def _injected_type(hint: Any) -> type[Injected] | None:
     """Return the Injected type in *hint*, which may be Optional, Annotated or generic."""
-    for candidate in (hint, typing.get_origin(hint), *typing.get_args(hint)):
+    for candidate in (hint, typing.get_origin(hint)):
         if isinstance(candidate, type) and issubclass(candidate, Injected):
             return candidate
-    return None
+    found = (_injected_type(argument) for argument in typing.get_args(hint))
+    return next((kind for kind in found if kind is not None), None)

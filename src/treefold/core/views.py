@@ -1,7 +1,7 @@
 """``NodeView``: an immutable snapshot of a call, made from events by ``core.snapshot``."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -88,6 +88,17 @@ class NodeView(Displayed):
     update_seqnum: int
     phases: tuple[Phase, ...] = field(default=(), metadata=HIDDEN)
     interrupted_at: datetime | None = None
+
+    def __repr__(self) -> str:
+        """Show each call below it in short: a tree may be deeper than Python can recurse."""
+        below = ", ".join(f"<NodeView {one.path} {one.fn} {one.state}>" for one in self.children)
+        shown = [
+            f"{one.name}=({below})"
+            if one.name == "children"
+            else f"{one.name}={getattr(self, one.name)!r}"
+            for one in fields(self)
+        ]
+        return f"NodeView({', '.join(shown)})"
 
     def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:
         """Return the call, and all calls below it, as JSON data.

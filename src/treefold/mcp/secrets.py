@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from treefold.core.inherited_variables import is_inherited
+
 _SHORTEST: Final = 4  # characters; shorter values are not secret, and would be found everywhere
 _REPLACEMENT: Final = "***"
-_PUBLIC_VARIABLES: Final = frozenset({
-    "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "PWD", "PYTHONPATH", "SHELL", "TERM", "TMPDIR",
-    "USER", "VIRTUAL_ENV",
-})  # fmt: skip
+_FOLDER: Final = "PWD"  # not inherited, because a program may be started in another
 
 
 class Secrets:
@@ -22,7 +21,11 @@ class Secrets:
     @classmethod
     def of(cls, env: Mapping[str, str], headers: Mapping[str, str]) -> "Secrets":
         """Return the secrets in an environment and in headers."""
-        given = [value for name, value in env.items() if name not in _PUBLIC_VARIABLES]
+        given = [
+            value
+            for name, value in env.items()
+            if name != _FOLDER and not is_inherited(name, value)
+        ]
         for value in headers.values():
             given += [value, value.rpartition(" ")[2]]  # 'Bearer KEY', and KEY alone
         return cls(given)

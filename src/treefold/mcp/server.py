@@ -39,7 +39,7 @@ class McpServer:
 
     Args:
         target: a command, as a list, or the URL of a server (streamable HTTP).
-        env: environment variables for the program, which inherits only a few such as PATH and HOME.
+        env: environment variables for the program, beside the few that it inherits, such as PATH.
         cwd: the folder to start the program in.
         headers: sent with every HTTP request, for example to authenticate.
         prefix: is put before the name of each function, with an underscore between.

@@ -3,20 +3,19 @@
 import asyncio
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 from uuid import uuid4
 
-from mcp.client.stdio import get_default_environment
-
 from treefold.core.errors import UsageError
+from treefold.core.inherited_variables import inherited_variables
 from treefold.mcp.errors import McpConnectionError
 from treefold.mcp.messages import MessageReader, MessageWriter
+from treefold.toolbox.shell.child_process import ChildProcess
 from treefold.toolbox.shell.output import plain_text
-from treefold.toolbox.shell.pipe import Pipe
+from treefold.toolbox.shell.pipe import InputPipe, Pipe
 from treefold.toolbox.shell.processes import processes_of, processes_with, send_signal
 from treefold.toolbox.shell.session import describe_exit
 
@@ -31,7 +30,7 @@ _KILL_TIMEOUT: Final = 5.0  # seconds for killed processes to disappear
 _TICK: Final = 0.01  # seconds
 
 
-class StdioTransport(asyncio.SubprocessProtocol):
+class StdioTransport:
     """A process in its own session, whose stdin and stdout carry messages."""
 
     def __init__(
@@ -46,18 +45,16 @@ class StdioTransport(asyncio.SubprocessProtocol):
         self._env = dict(env)
         self._cwd = cwd
         self._mark = f"{_MARK}={uuid4().hex}"
-        self._transport: asyncio.SubprocessTransport | None = None
+        self._process: ChildProcess | None = None
+        self._stdout: Pipe | None = None
         self._stderr: Pipe | None = None
-        self._pid = 0
         self._exit_code: int | None = None
         self._exited = asyncio.Event()
         self._buffer = bytearray()
         self._has_data = asyncio.Event()
-        self._output_ended = self._input_lost = self._is_ending = False
+        self._output_ended = self._is_ending = False
         self._ended_first = False  # the server closed the connection, and not the client
         self._was_terminated = False  # by a signal of ours
-        self._can_write = asyncio.Event()
-        self._can_write.set()
         self._stderr_tail = b""
         self._reader = MessageReader(self._read)
         self._writer = MessageWriter(self._write)
@@ -67,22 +64,22 @@ class StdioTransport(asyncio.SubprocessProtocol):
         return self
 
     async def __aenter__(self) -> tuple[MessageReader, MessageWriter]:
-        stderr = self._stderr = Pipe(self._keep_stderr)
         name, _, value = self._mark.partition("=")
         try:
-            await asyncio.get_running_loop().subprocess_exec(
-                lambda: self,
-                *self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+            stdout = self._stdout = Pipe(self._receive, self._end_output)
+            stderr = self._stderr = Pipe(self._keep_stderr)
+            self._process = ChildProcess(
+                self._command,
+                self._process_exited,
+                stdout=stdout.write_fd,
                 stderr=stderr.write_fd,
                 cwd=self._cwd,
-                env=get_default_environment() | self._env | {name: value},
-                start_new_session=True,
+                env=inherited_variables(os.environ) | self._env | {name: value},
             )
         except BaseException:
             self._close()
             raise
+        stdout.close_write_end()
         stderr.close_write_end()
         return self._reader, self._writer
 
@@ -127,40 +124,22 @@ class StdioTransport(asyncio.SubprocessProtocol):
             details.append(f"its stderr ends with:\n{tail}")
         return details
 
-    # Callbacks of asyncio
+    # Callbacks of the process and its pipes
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
-        self._pid = transport.get_pid()
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
+    def _receive(self, chunk: bytes) -> None:
         if self._is_ending:
             return
-        self._buffer += data
+        self._buffer += chunk
         self._has_data.set()
         if len(self._buffer) > _MAX_BUFFER:
-            self._output().pause_reading()
+            self._output().pause()
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 0:
-            self._input_lost = True
-            self._can_write.set()
-        else:
-            self._end_output()
-
-    def process_exited(self) -> None:
-        assert self._transport is not None
-        self._exit_code = self._transport.get_returncode()
+    def _process_exited(self) -> None:
+        assert self._process is not None
+        self._exit_code = self._process.returncode
         self._exited.set()
         # Its descendants may have inherited its stdout, and keep it open.
         asyncio.get_running_loop().call_later(_OUTPUT_GRACE, self._end_output)
-
-    def pause_writing(self) -> None:
-        self._can_write.clear()
-
-    def resume_writing(self) -> None:
-        self._can_write.set()
 
     def _end_output(self) -> None:
         self._ended_first = self._ended_first or not self._is_ending
@@ -179,37 +158,30 @@ class StdioTransport(asyncio.SubprocessProtocol):
         chunk = bytes(self._buffer)
         self._buffer.clear()
         if not self._output_ended:
-            self._output().resume_reading()
+            self._output().resume()
         return chunk
 
     async def _write(self, data: bytes) -> None:
-        self._check_input()
-        self._input().write(data)
-        await self._can_write.wait()
-        self._check_input()
-
-    def _check_input(self) -> None:
-        if self._input_lost or self._input().is_closing():
+        stdin = self._input()
+        stdin.write(data)
+        await stdin.drain()
+        if not stdin.is_open:
             raise BrokenPipeError
 
-    def _input(self) -> asyncio.WriteTransport:
-        assert self._transport is not None
-        stdin = self._transport.get_pipe_transport(0)
-        assert isinstance(stdin, asyncio.WriteTransport)
-        return stdin
+    def _input(self) -> InputPipe:
+        assert self._process is not None
+        return self._process.stdin
 
-    def _output(self) -> asyncio.ReadTransport:
-        assert self._transport is not None
-        stdout = self._transport.get_pipe_transport(1)
-        assert isinstance(stdout, asyncio.ReadTransport)
-        return stdout
+    def _output(self) -> Pipe:
+        assert self._stdout is not None
+        return self._stdout
 
     # Ending
 
     async def _end(self, seconds: float) -> None:
         """End the process and its descendants: close its stdin, then SIGTERM, then SIGKILL."""
         self._is_ending = True
-        self._output().resume_reading()  # a process that blocks on its output cannot exit
+        self._output().resume()  # a process that blocks on its output cannot exit
         self._input().close()
         await self._wait(seconds, lambda: self._exit_code is not None)
         if not self._is_gone():
@@ -227,7 +199,9 @@ class StdioTransport(asyncio.SubprocessProtocol):
         return self._is_gone()
 
     def _processes(self) -> set[int]:
-        return processes_of(self._pid) | processes_with(self._mark) if self._pid else set()
+        if self._process is None:
+            return set()
+        return processes_of(self._process.pid) | processes_with(self._mark)
 
     async def _wait(self, seconds: float, done: Callable[[], bool]) -> bool:
         """Wait until *done*; return False after *seconds*."""
@@ -243,5 +217,7 @@ class StdioTransport(asyncio.SubprocessProtocol):
         if self._stderr is not None:
             self._stderr.drain()
             self._stderr.close()
-        if self._transport is not None:
-            self._transport.close()
+        if self._stdout is not None:
+            self._stdout.close()
+        if self._process is not None:
+            self._process.close()

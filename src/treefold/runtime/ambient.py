@@ -63,7 +63,7 @@ def current_context() -> Context:
     return ambient
 
 
-def run_sync(function: Function[..., T], args: Mapping[str, Any]) -> T:
+def run_sync(function: Function[..., T], args: Mapping[str, Any], deps: Any = None) -> T:
     """Make a call here, and block this thread until it has ended.
 
     Raises:
@@ -80,6 +80,6 @@ def run_sync(function: Function[..., T], args: Mapping[str, Any]) -> T:
         )
     active = RunContext.active.get(None)
     if isinstance(active, Context) and not active.has_ended:
-        return active.invoke(function, args).result()
+        return active.invoke(function, args, deps=deps).result()
     with _OneCallRuntime() as runtime:
-        return runtime.invoke(function, args).result()
+        return runtime.invoke(function, args, deps=deps).result()

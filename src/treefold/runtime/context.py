@@ -10,6 +10,7 @@ from treefold.core.agent_errors import AgentException
 from treefold.core.budget import Budget
 from treefold.core.call_keys import named
 from treefold.core.call_request import CallRequest
+from treefold.core.deps import DepsSource
 from treefold.core.errors import InvalidValueError, NoParentSessionError, UsageError
 from treefold.core.frames import Frame
 from treefold.core.function import (
@@ -86,6 +87,15 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         return self._node
 
     @property
+    def deps(self) -> Any:
+        if (deps := self.node.tree.deps) is None:
+            raise UsageError(
+                f"{self.node.function.name} (path {self.node.path}) asks for ctx.deps, and its run"
+                " has no dependencies: give Runtime(deps=...), or deps=... with the call"
+            )
+        return deps.value
+
+    @property
     def has_ended(self) -> bool:
         """Whether its call has ended and can make no more calls."""
         return self._node is not None and self._node.state.final
@@ -102,6 +112,7 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         key: str | None = None,
         queue: str | None = None,
         priority: int = 0,
+        deps: Any = None,
     ) -> CallNode:
         function = checked_function(function, "a call")
         if self._node is not None:
@@ -124,6 +135,7 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         )
         if queue is not None or priority:
             _place(request, queue, priority, self._node)
+        request.deps = DepsSource.of(deps)
         return self._starter.start(request, self._node)
 
     def post_exception(self, error: AgentException) -> None:

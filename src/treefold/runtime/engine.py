@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from treefold.core.call_keys import named, of_arguments
 from treefold.core.call_request import CallRequest
+from treefold.core.deps import DepsSource
 from treefold.core.errors import (
     ClosedError,
     HeldBackError,
@@ -39,6 +40,7 @@ from treefold.runtime.calls.node import CallNode, CodeNode
 from treefold.runtime.calls.task import start_task
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.context import Context, Host
+from treefold.runtime.deps import give_deps
 from treefold.runtime.durable.tree_source import CountedTrees, NewTree, TreeSource
 from treefold.runtime.graph import discover
 from treefold.runtime.keyed_calls import KeyedCalls
@@ -68,8 +70,8 @@ class Resumer(Protocol):
 
     held_back: set[int]  # the ids of trees that this process cannot run
 
-    def resume_with(self, root: CallNode, function: Function) -> None:
-        """Resume a tree that was left open because its *function* was unknown."""
+    def resume_with(self, root: CallNode, request: CallRequest) -> None:
+        """Resume a tree that was held back for want of what *request* has."""
         ...
 
     def note_end(self, node: CallNode) -> None:
@@ -223,6 +225,11 @@ class Engine:
 
     def _new_tree(self, request: CallRequest) -> NewTree:
         if self.placement is not None:
+            if request.deps is not None:
+                raise UsageError(
+                    "deps= is for calls that this process runs, and with engine= others may run"
+                    " them: give each of them Runtime(deps=...)"
+                )
             return self.placement.new_tree(request)
         if request.queue or request.priority:
             raise UsageError(
@@ -258,6 +265,11 @@ class Engine:
                     " to be redacted; give another key"
                 )
         if parent is not None:
+            if request.deps is not None:
+                raise UsageError(
+                    f"deps= is for top-level calls, and {request.function.name} is called in"
+                    f" {parent.function.name}: it has the dependencies of its run"
+                )
             if loop_handle.is_current():
                 return self._start_child(loop_handle, request, parent)
             # The parent belongs to the loop, and must not be changed from other threads.
@@ -276,6 +288,7 @@ class Engine:
             new = self._new_tree(request)
             tree = Tree(new.id, new.number, kept=self._keeps_trees, journal=new.journal)
             node = self._make(new.id, request, loop_handle, tree, None)
+            give_deps(node, self.services, request.deps)
             # Before it is written, and may be delivered to this process.
             self._trees.add(node)
             is_first = request.key is None or self.source.claim(new)
@@ -329,6 +342,7 @@ class Engine:
         *is_counted* says that the runtime's budget has what was spent in it before.
         """
         self.accounts.open(root, request, is_counted=is_counted)
+        give_deps(root, self.services)
         self._trees.expect(root)
         root.loop_handle.run_soon(start_task, root, Context(self, root))
 
@@ -336,6 +350,7 @@ class Engine:
         """Start a call, loaded with ``load_call``, that another worker had begun or requested."""
         self.accounts.open(node, request)
         self.accounts.open_above(node)
+        give_deps(node, self.services)
         self._trees.expect_call(node)
         node.loop_handle.run_soon(start_task, node, Context(self, node))
 
@@ -379,10 +394,12 @@ class Engine:
             # This is the thread, and the context, of the code that makes the call.
             span = None if self.find_span is None else self.find_span()
             guards = () if self._loader is None else self._loader.guards_of(request)
-            options = _options(request, span, guards=guards)
+            deps = request.deps or self.services.deps
+            options = _options(request, deps, traceparent=span, guards=guards)
         elif queue and parent is not None:
             # Another worker, which does not run its caller, starts it with these.
-            options = _options(request, None, budgets_above(parent))
+            deps = None if tree.deps is None else tree.deps.source
+            options = _options(request, deps, budgets_above=budgets_above(parent))
         loader = self._loader
         version = "" if loader is None else loader.version_of(request.function)
         event = _requested(id, request, tree, parent, options, queue, version)
@@ -434,7 +451,7 @@ class Engine:
             return None
         node = self.keys.newest(self._checked_same(request, node))
         if self.resumer is not None:
-            node.loop_handle.run_sync(self.resumer.resume_with, node, request.function)
+            node.loop_handle.run_sync(self.resumer.resume_with, node, request)
             if node.record.held_back and node.id in self.resumer.held_back:
                 raise HeldBackError(node.index, node.record.held_back)
         if node.has_ended and self.on_failed is not None and node.exception is not None:
@@ -642,7 +659,9 @@ def _first_line(description: str) -> str:
 
 def _options(
     request: CallRequest,
-    traceparent: str | None,
+    deps: DepsSource | None,
+    *,
+    traceparent: str | None = None,
     budgets_above: tuple[BudgetAbove, ...] = (),
     guards: tuple[Guards, ...] = (),
 ) -> CallOptions | None:
@@ -655,5 +674,6 @@ def _options(
         traceparent=traceparent,
         budgets_above=budgets_above,
         guards=guards,
+        deps="" if deps is None else deps.name,
     )
     return None if options == CallOptions() else options

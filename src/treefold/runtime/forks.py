@@ -47,6 +47,7 @@ from treefold.core.work_engine import Ticket
 from treefold.runtime.calls.budgets import spent_in
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of
+from treefold.runtime.deps import give_deps
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork
@@ -54,7 +55,7 @@ from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.durable.tree_source import NewTree
 from treefold.runtime.engine import Engine
 from treefold.runtime.guarding import check_lifted, guards_in
-from treefold.runtime.readiness import model_of, why_unguarded
+from treefold.runtime.readiness import model_of, why_unguarded, why_without_deps
 from treefold.runtime.recovery import Recovery
 
 
@@ -132,7 +133,7 @@ class Forks:
         Raises:
             StoreBusyError: this is the loop's thread, and *root* could not be written in time.
         """
-        self._check_guards(root, without)
+        self._check_ready(root, without)
         loop_handle, forking = root.loop_handle, self._recovery.forking
         # Either this sees that the tree is being deleted, or the deletion sees this.
         forking.append(root.id)
@@ -157,13 +158,14 @@ class Forks:
                 self._journal.flush()
         return forked
 
-    def _check_guards(self, root: CallNode, without: Sequence[str]) -> None:
-        """Raise HeldBackError if the fork could not run here, for want of a hook that guards it.
+    def _check_ready(self, root: CallNode, without: Sequence[str]) -> None:
+        """Raise HeldBackError if the fork could not run here, for want of a hook or dependencies.
 
-        With a work engine it runs on a worker, which may have the hook.
+        With a work engine it runs on a worker, which may have them.
         """
         check_lifted(without, root.record)
         why = why_unguarded(root, self._recovery.loader.guarding, without)
+        why = why or why_without_deps(root, self._engine)
         if why and self._engine.placement is None:
             raise HeldBackError(root.index, why)
 
@@ -198,13 +200,20 @@ class Forks:
             # No other process can be quicker, and other threads are to find this one.
             engine.keys.add(root)
         is_counted = not found.resumed or engine.accounts.has_counted(events)
-        return _Made(new, root, asked, len(shared) + len(own), changed, edit, is_counted)
+        return _Made(
+            wanted.source, new, root, asked, len(shared) + len(own), changed, edit, is_counted
+        )
 
     def _start(self, made: "_Made") -> CallNode:
         """Start a fork that was made just now; runs on the loop."""
         engine, root, edit = self._engine, made.root, made.edit
         engine.keys.add(root)
         root.tree.part(Fork).is_own = True
+        source = engine.loaded(made.source)
+        deps = None if source is None else source.tree.deps
+        if deps is not None and deps.is_given:
+            # What was given for one call serves this process.
+            give_deps(root, engine.services, deps.source)
         for one in made.asked:
             self._recovery.take_over(one.question, root.loop_handle)
         if edit is not None and edit.model is not None:
@@ -305,6 +314,7 @@ class _Wanted:
 class _Made:
     """A fork that was made, and is to be started."""
 
+    source: int  # the id of the tree that was forked
     new: NewTree
     root: CallNode
     asked: Sequence[QuestionAsked]  # questions that are open in the source, too

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from treefold.core.decisions import Rules
 from treefold.core.errors import CallGraphError, InvalidValueError
 from treefold.core.function import Function, checked_function, checked_functions
-from treefold.core.origin import newer_definition, redefines
+from treefold.core.origin import defines_apart, newer_definition, redefines
 from treefold.core.suggestions import did_you_mean
 from treefold.runtime.limits.model_names import ModelNames
 
@@ -20,7 +20,8 @@ def discover(
     """Return *known*, *specs* and all functions that *specs* may call, by name.
 
     A function replaces a known one if it is the same definition, run again: the cell of a notebook,
-    or a module that was reloaded.
+    or a module that was reloaded. One that a call of a function has defined is used beside a known
+    one of its name, which stays.
 
     Raises:
         CallGraphError: there are faults; it lists all of them.
@@ -31,6 +32,7 @@ def discover(
     faults: list[str] = []
     queue = deque((function, "") for function in roots)
     callees: dict[int, Sequence[Function]] = {}  # by the id() of their caller
+    apart: dict[str, Function] = {}  # those that are used beside known ones
     while queue:
         function, above = queue.popleft()
         if id(function) in callees:
@@ -39,9 +41,12 @@ def discover(
         path = above + name
         other = found.setdefault(name, function)
         if other is not function:
-            if known is not None and other is known.get(name) and redefines(function, other):
-                found[name] = function
-            else:
+            is_known = known is not None and other is known.get(name)
+            if is_known and defines_apart(function, other):
+                other = apart.setdefault(name, function)
+            elif is_known and redefines(function, other):
+                other = found[name] = function
+            if other is not function:
                 faults.append(_name_fault(function, other, path, paths[name]))
         paths.setdefault(name, path)
         faults += [f"{path}: {fault}" for fault in function.faults(models)]

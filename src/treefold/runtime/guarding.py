@@ -8,11 +8,9 @@ Hooks are looked up by name among those that this process was given, and are nev
 journal is data, and must not choose which code runs.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import PurePath
 from types import ModuleType
 from typing import Any, Final, cast
 
@@ -22,11 +20,11 @@ from treefold.core.errors import InvalidValueError, UsageError
 from treefold.core.events import CallRequested, Event, GuardsAdded
 from treefold.core.guards import Guards, HookGuard
 from treefold.core.record import CallRecord
+from treefold.core.reference import reference_to
 
 ALLOWED: Final = "allowed_tools"
 DISALLOWED: Final = "disallowed_tools"
 BUDGET: Final = "budget"
-LOADED_FILE: Final = "treefold run "  # begins the name of a module that a command line names
 
 VersionOf = Callable[[HookHandler], str]
 
@@ -135,17 +133,9 @@ class Guarding:
                 return handler
         for source in self._sources:
             found = _in_module(source, guard.name) if isinstance(source, ModuleType) else source
-            if found is not None and _is_same_name(name_of_hook(found), guard.name):
+            if found is not None and _is_same_name(reference_to(found), guard.name):
                 return found
         return None
-
-
-def name_of_hook(handler: Callable[..., Any]) -> str:
-    """Return the name by which a hook is recorded, such as "main:approve_writes"."""
-    while isinstance(handler, partial):
-        handler = handler.func
-    named: Any = handler if hasattr(handler, "__qualname__") else type(handler)
-    return f"{_module_name(named.__module__)}:{named.__qualname__}"
 
 
 def guards_in(events: Iterable[Event]) -> list[Guards]:
@@ -178,7 +168,7 @@ def file_of_hook(name: str) -> str:
 
 
 def _guard_of(hook: str, matcher: HookMatcher, handler: HookHandler) -> HookGuard:
-    return HookGuard(hook, name_of_hook(handler), matcher.matcher, timeout=matcher.timeout)
+    return HookGuard(hook, reference_to(handler), matcher.matcher, timeout=matcher.timeout)
 
 
 def _without(guards: Guards, lifted: frozenset[str]) -> Guards:
@@ -232,13 +222,3 @@ def _in_module(module: ModuleType, name: str) -> HookHandler | None:
     for part in name.partition(":")[2].split("."):
         found = getattr(found, part, None)
     return cast("HookHandler", found) if callable(found) else None
-
-
-def _module_name(name: str) -> str:
-    """Return the name of a module, the same whether it was imported or started as a program."""
-    if name != "__main__":
-        return name.removeprefix(LOADED_FILE)
-    main = sys.modules[name]
-    if (spec := getattr(main, "__spec__", None)) is not None:
-        return spec.name
-    return PurePath(getattr(main, "__file__", None) or name).stem

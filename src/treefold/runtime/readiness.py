@@ -88,4 +88,23 @@ def why_unguarded(root: CallNode, guarding: Guarding, without: Collection[str] =
     )
 
 
-_CHECKS: Final[tuple[_Check, ...]] = (_lacks_function, _lacks_model, _lacks_version, _lacks_guard)
+def _lacks_deps(root: CallNode, engine: Engine, loader: Loader) -> str:
+    return why_without_deps(root, engine)
+
+
+def why_without_deps(root: CallNode, engine: Engine) -> str:
+    """Return that this process has no dependencies for a tree, or an empty text if it has."""
+    options = root.record.requested.options
+    if options is None or not options.deps or engine.services.deps or root.tree.deps:
+        return ""
+    missing = f"its dependencies came from {options.deps}, and this process has none"
+    return f"{missing}: give it Runtime(deps=...), or --deps"
+
+
+_CHECKS: Final[tuple[_Check, ...]] = (
+    _lacks_function,
+    _lacks_model,
+    _lacks_version,
+    _lacks_guard,
+    _lacks_deps,
+)

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, Protocol
 
+from treefold.core.call_request import CallRequest
 from treefold.core.errors import ClosedError, HeldBackError, StoreError, UsageError
 from treefold.core.events import Event
 from treefold.core.function import Function
@@ -21,6 +22,7 @@ from treefold.core.shared_store import WorkerInfo, is_shared
 from treefold.core.store import Store, TreeRow, nonblocking
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
+from treefold.runtime.deps import give_deps
 from treefold.runtime.durable.crash_trials import CrashTrials
 from treefold.runtime.durable.inbox import Inbox
 from treefold.runtime.durable.journal_events import JournalEvents
@@ -258,17 +260,30 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         self._trials.admit(node, request, was_killed=was_killed)
         self._engine.restart_call(node, request)
 
-    def resume_with(self, root: CallNode, function: Function) -> None:
-        """Resume a tree that was left open because its function was unknown, now with *function*.
+    def resume_with(self, root: CallNode, request: CallRequest) -> None:
+        """Resume a tree that was held back for want of what *request* has: function, dependencies.
 
-        Such a tree was started with a function that is not among those of the runtime.
+        Such a tree was started with a function that is not among those of the runtime, or with
+        dependencies of its own.
         """
-        if isinstance(root.function, PastFunction) and not (root.has_ended or root.is_ending):
+        if root.has_ended or root.is_ending or root.task is not None:
+            return
+        is_unknown = self.learn(root, request)
+        # In a shared store another process may run it, and otherwise it is delivered again.
+        if is_shared(self.store):
+            return
+        if is_unknown or (request.deps is not None and root.id not in self.parked):
+            self.resume_tree(root.id)
+
+    def learn(self, root: CallNode, request: CallRequest) -> bool:
+        """Take from *request* what the tree of *root* needs; whether its function was unknown."""
+        is_unknown = isinstance(root.function, PastFunction)
+        if is_unknown:
             known = self.loader.functions
-            self.loader.functions = {**reachable([function]), **known}
-            # In a shared store another process may run it, and otherwise it is delivered again.
-            if not is_shared(self.store):
-                self.resume_tree(root.id)
+            self.loader.functions = {**reachable([request.function]), **known}
+        if request.deps is not None and not is_shared(self.store):
+            give_deps(root, self._engine.services, request.deps)
+        return is_unknown
 
     def events(self, tree: int) -> JournalEvents:
         """Return what reads the events of a tree, for streams of events."""

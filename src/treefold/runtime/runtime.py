@@ -14,6 +14,7 @@ from treefold.core.budget import Budget, as_text, budget_of
 from treefold.core.call_keys import of_continuation
 from treefold.core.call_request import CallRequest
 from treefold.core.decisions import HookHandler, Hooks, Rules
+from treefold.core.deps import DepsSource
 from treefold.core.edit import Edit, edit_of
 from treefold.core.errors import (
     ClosedError,
@@ -32,6 +33,7 @@ from treefold.core.store import Store
 from treefold.core.views import NodeView
 from treefold.core.work_engine import Stop, WorkEngine
 from treefold.runtime.calls.budgets import Account
+from treefold.runtime.calls.live_call import LiveCall
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.calls.ways_out import explain_outcome, failed_outside
@@ -107,6 +109,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         disallowed_tools: functions that models may not call.
         guards: further decision hooks, or modules that have some, for runs in the store that they
             guard; new runs are not bound by them.
+        deps: what calls have as ``ctx.deps``: an object, or a factory (a function, class or context
+            manager function, perhaps async), which is called with a RunInfo for each tree in each
+            process that runs it; what it returns is closed with the tree.
         on_provider_failure: after the last retry, ``"raise"`` the error, or ``"pause"`` until a
             person resumes the call.
         on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until a person
@@ -147,6 +152,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         allowed_tools: Iterable[str | Function] | None = None,
         disallowed_tools: Iterable[str | Function] = (),
         guards: Iterable[HookHandler | ModuleType] = (),
+        deps: object = None,
         on_provider_failure: Literal["raise", "pause"] = "raise",
         on_tool_error: Literal["report", "pause"] = "report",
         on_budget: Literal["raise", "pause"] = "raise",
@@ -176,6 +182,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             models=models if isinstance(models, ModelNames) else ModelNames(models),
             limits=limits or DEFAULT_LIMITS,
             guarding=Guarding(Rules.of(allowed_tools, disallowed_tools, hooks), budget, guards),
+            deps=DepsSource.of(deps),
             account=None if budget is None else Account(budget, None),
             pauses_on_provider_failure=on_provider_failure == "pause",
             pauses_on_tool_error=on_tool_error == "pause",
@@ -248,7 +255,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """Return a context outside any call: its ``invoke`` starts top-level calls."""
         return self._context
 
-    def invoke(
+    def invoke(  # noqa: PLR0913 - options, each passed by name
         self,
         function: Function[..., T],
         args: Mapping[str, Any] | None = None,
@@ -259,6 +266,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         key: str | None = None,
         queue: str | None = None,
         priority: int = 0,
+        deps: object = None,
     ) -> Node[T]:
         """Start a top-level call of *function* and return its node at once.
 
@@ -268,6 +276,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         with the same store, its node is returned. If that failed for want of something outside it
         (a provider, its budget, the store), it continues at the call that failed, in a new tree
         that shares its past, with the new *budget* if one is given. What was spent counts.
+
+        *deps* are the dependencies of this run instead of the runtime's; other processes do not
+        have them, and resume the run only if their Runtime has a ``deps``.
 
         Code outside any call that stops awaiting the node (``asyncio.timeout``, a cancelled task)
         cancels it, unless other such code waits for it as well. With a store it does not: the call
@@ -291,6 +302,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             key=key,
             queue=queue,
             priority=priority,
+            deps=deps,
         )
 
     def call(self, function: Function[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> Node[T]:
@@ -434,7 +446,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         found = self._engine.find(node)
         tree, recovery = found.tree, self._recovery
         source = TreeEvents(tree) if recovery is None else recovery.events(tree.id)
-        return EventStream(source, found.loop_handle, found.id, after=after, timeout=timeout)
+        call = LiveCall(found, self._engine.loaded)
+        return EventStream(
+            source, found.loop_handle, found.id, after=after, timeout=timeout, call=call
+        )
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top-level one through node *id* to what it waits for now."""
@@ -529,6 +544,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """Return what an invocation of the key of a failed call gets: it goes on, or has failed."""
         if failed_outside(root.record):
             if self._recovery is not None:
+                root.loop_handle.run_sync(self._recovery.learn, root, request)
                 return self._get_forks().continue_failed(root, request.budget)
             if isinstance(root.exception, ModelProviderException) and root.function.is_agent:
                 return root.loop_handle.run_sync(self._call_again, root)
@@ -765,7 +781,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def _close(self, *, cancel: bool) -> None:
         # In a forked process nothing is closed: the parent process does that.
-        if self._loop_handle is not None and self._loop_handle.is_forked():
+        if self._is_forked():
             return
         if self._loop_handle is not None and not self._closed:
             self._loop_handle.refuse_blocking(
@@ -817,8 +833,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def __enter__(self) -> Self:
         self._open_loop()
-        # In a call, what runs in this block still belongs to that call.
-        if RunContext.active.get(None) is None:
+        # In a call, what runs in this block still belongs to that call; but not to one of the
+        # process that this one was forked from.
+        active = RunContext.active.get(None)
+        if active is None or (isinstance(active, Context) and active.runtime._is_forked()):
             self._token = RunContext.active.set(self._context)
         return self
 
@@ -876,6 +894,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if self._closed or (self._loop_handle is not None and self._loop_handle.loop.is_closed()):
             raise ClosedError("this runtime has been closed; make a new one to run more calls")
         if self._loop_handle is not None:
+            self._loop_handle.check_process()
             return self._loop_handle
         with self._lock:
             if self._closed:
@@ -885,6 +904,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             loop_handle = self._loop_handle
         self._recover_on(loop_handle)
         return loop_handle
+
+    def _is_forked(self) -> bool:
+        return self._loop_handle is not None and self._loop_handle.is_forked()
 
     def _recover_on(self, loop_handle: LoopHandle) -> None:
         if self._recovery is None:

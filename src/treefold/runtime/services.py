@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from treefold.core.decisions import Rules
+from treefold.core.deps import DepsSource
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.runtime.calls.budgets import Account, Accounting
 from treefold.runtime.guarding import Guarding
@@ -20,11 +21,12 @@ class SharedAllowances(Allowances, Accounting, Protocol):
 
 @lazy_dataclass()
 class Services:
-    """Models, limits, permissions, the budget's account, the board, and past runs of each agent."""
+    """Models, limits, permissions, dependencies, the account, the board, past runs of agents."""
 
     models: ModelNames = field(default_factory=ModelNames)
     limits: Limits = DEFAULT_LIMITS
     guarding: Guarding = field(default_factory=lambda: Guarding(Rules()))
+    deps: DepsSource | None = None
     account: Account | None = None
     shared: SharedAllowances | None = None  # of all workers of a shared store
     pauses_on_provider_failure: bool = False

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
@@ -12,7 +12,8 @@ from treefold.runtime.calls.node import CallNode, report_if_abandoned, report_if
 from treefold.runtime.calls.walk import is_parked, root_of, subtree
 from treefold.runtime.loops.cancellation import wait_until
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
-from treefold.runtime.trees.bags import close_all
+from treefold.runtime.trees.bags import SessionBag, close_all
+from treefold.runtime.trees.dependencies import Dependencies
 
 # How many finished trees of a journal stay in memory; older ones are read again on demand.
 FINISHED_IN_MEMORY: Final = 256
@@ -80,7 +81,8 @@ class TreeRegistry:
             raise UsageError(
                 f"{root!r} is not a top-level call; delete node {root_of(root).id} instead"
             )
-        if root in self._open:
+        # What ended just now may still be among the open ones.
+        if root in self._open and not root.has_ended:
             raise UsageError(f"{root!r} has not ended; cancel it first")
 
     def delete(self, root: CallNode, closed: Callable[[], object]) -> None:
@@ -176,13 +178,26 @@ class TreeRegistry:
                 self.add_missing(subtree(follower))
 
     def close_bags(self, root: CallNode) -> "asyncio.Task[None] | None":
-        """Start the task that closes the bags of a tree; None if it has no bags."""
-        if not (bags := root.tree.take_bags()):
+        """Start the task that closes the bags of a tree; None if it has no bags.
+
+        If Ctrl-C ended its calls at once, its dependencies are still open, and closed as well.
+        """
+        bags, deps = root.tree.take_bags(), root.tree.deps
+        left = deps if deps is not None and deps.is_open else None
+        if not bags and left is None:
             return None
-        task = root.loop_handle.loop.create_task(close_all(bags), name="close session bags")
+        closing = close_all(bags) if left is None else _close_all(bags, left)
+        task = root.loop_handle.loop.create_task(closing, name="close session bags")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
         return task
+
+
+async def _close_all(bags: Sequence[SessionBag], deps: Dependencies) -> None:
+    try:
+        await close_all(bags)
+    finally:
+        await deps.close(None)
 
 
 async def _ended_or_parked(root: CallNode) -> None:

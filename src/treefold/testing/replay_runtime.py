@@ -63,10 +63,17 @@ class ReplayRuntime(Runtime):
     """
 
     def __init__(
-        self, functions: Iterable[Function], recording: Recording, hooks: Hooks | None, id: str
+        self,
+        functions: Iterable[Function],
+        recording: Recording,
+        hooks: Hooks | None,
+        id: str,
+        deps: object = None,
     ) -> None:
         models, limits = PlaceholderNames(), Limits(_MANY)
-        super().__init__(functions, models=models, limits=limits, hooks=hooks, policy=self)
+        super().__init__(
+            functions, models=models, limits=limits, hooks=hooks, deps=deps, policy=self
+        )
         self.id = id
         self._decides = hooks is not None
         self._recording = recording

@@ -66,6 +66,7 @@ def replay(
     source: Source,
     tree: int | None = None,
     hooks: Hooks | None = None,
+    deps: object = None,
 ) -> Replay:
     """Run a recorded tree again, in memory, with *functions* as they are now.
 
@@ -82,6 +83,7 @@ def replay(
         tree: the id of the top-level call; by default the newest.
         hooks: decision hooks for the calls that models ask for; without them, the recorded
             decisions apply.
+        deps: what code and prompts have as ``ctx.deps``, as for a Runtime.
 
     Raises:
         InvalidValueError: there is no such tree, or no function for it.
@@ -113,7 +115,7 @@ def replay(
         events = read_events(store, found)
         with reporting_damage(store, found):
             recording = Recording(events)
-        runtime = ReplayRuntime(functions, recording, hooks, store.id)
+        runtime = ReplayRuntime(functions, recording, hooks, store.id, deps)
     try:
         root = runtime.play()
         return Replay(runtime.divergence, root.outputs, runtime.get_view(root.id))

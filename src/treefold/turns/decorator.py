@@ -26,7 +26,7 @@ def tool(fn: Callable[Concatenate[Untyped, ...], Any], /) -> Tool: ...
 
 
 @overload
-def tool(fn: Callable[Concatenate[RunContext, Q], Awaitable[T]], /) -> CoroutineTool[Q, T]: ...
+def tool(fn: Callable[Concatenate[RunContext[Any], Q], Awaitable[T]], /) -> CoroutineTool[Q, T]: ...
 
 
 @overload
@@ -34,7 +34,9 @@ def tool(fn: Callable[Q, Awaitable[T]], /) -> CoroutineTool[Q, T]: ...
 
 
 @overload
-def tool(fn: Callable[Concatenate[RunContext, Q], AsyncIterator[T]], /) -> StreamTool[Q, T]: ...
+def tool(
+    fn: Callable[Concatenate[RunContext[Any], Q], AsyncIterator[T]], /
+) -> StreamTool[Q, T]: ...
 
 
 @overload

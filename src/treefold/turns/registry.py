@@ -13,10 +13,15 @@ T = TypeVar("T")
 
 
 class _Scope:
-    """What is registered in one scope, by kind of registry and name."""
+    """What is registered in one scope, by kind of registry and name.
 
-    def __init__(self, outer: "_Scope | None" = None) -> None:
+    Attributes:
+        is_of_calls: it has what calls of functions have defined, and is seen by nobody else.
+    """
+
+    def __init__(self, outer: "_Scope | None" = None, *, is_of_calls: bool = False) -> None:
         self.outer = outer
+        self.is_of_calls = is_of_calls
         self.tables: dict[str, dict[str, Any]] = {}
         self.origins: dict[tuple[str, str], Origin] = {}
 
@@ -73,42 +78,63 @@ class Registry(Generic[T]):
             scope = scope.outer
         return True
 
-    def register(self, name: str, item: T, origin: Origin | None = None) -> T | None:
+    def register(
+        self, name: str, item: T, origin: Origin | None = None, *, may_hide: bool = True
+    ) -> T | None:
         """Register *item* under *name* in the innermost scope; return the item that it replaces.
 
         It replaces an earlier item if the definition at *origin* was run again, in a notebook or
-        because its module was reloaded.
+        because its module was reloaded. What a call of a function has defined gets a scope of its
+        own, in the current context, if the name is taken by what is defined elsewhere, and
+        *may_hide* that.
 
         Raises:
             DuplicateNameError: the name is taken in that scope (a ValueError).
         """
-        table, origins = self._current_scopemost(), _current_scope.get(_process_scope).origins
-        replaced = table.get(name)
+        scope = self._scope_of(name)
+        replaced = self._table(scope).get(name)
         if replaced is not None and replaced is not item:
-            earlier = origins.get((self._kind, name))
-            if origin is None or earlier is None or not origin.is_rerun_of(earlier):
+            earlier = scope.origins.get((self._kind, name))
+            if origin is not None and may_hide and origin.is_apart_from(earlier):
+                scope, replaced = _scope_of_calls(), None
+            elif origin is None or earlier is None or not origin.is_rerun_of(earlier):
                 raise DuplicateNameError(
                     f"the name of {self._kind} {name!r} is taken; choose another, free it with"
                     f" {self._kind.title()}Registry.unregister({name!r}), or work in a scope of"
                     " your own: 'with registries():'"
                 )
-        self.replace(name, item, origin)
+        self._put(scope, name, item, origin)
         return replaced
 
     def replace(self, name: str, item: T, origin: Origin | None = None) -> None:
         """Register *item* under *name* in the innermost scope, even if the name is taken."""
-        self._current_scopemost()[name] = item
-        origins = _current_scope.get(_process_scope).origins
+        self._put(self._scope_of(name), name, item, origin)
+
+    def _scope_of(self, name: str) -> _Scope:
+        """Return the scope in which *name* is registered, or is to be."""
+        scope = _current_scope.get(_process_scope)
+        while scope.is_of_calls and name not in self._table(scope) and scope.outer is not None:
+            scope = scope.outer
+        return scope
+
+    def _table(self, scope: _Scope) -> dict[str, T]:
+        return scope.tables.get(self._kind, {})
+
+    def _put(self, scope: _Scope, name: str, item: T, origin: Origin | None) -> None:
+        self.ever_used = True
+        scope.tables.setdefault(self._kind, {})[name] = item
         if origin is None:
-            origins.pop((self._kind, name), None)
+            scope.origins.pop((self._kind, name), None)
         else:
-            origins[self._kind, name] = origin
+            scope.origins[self._kind, name] = origin
 
     def clear(self) -> None:
         """Unregister all names of the innermost scope, which may be that of the process."""
-        scope = _current_scope.get(_process_scope)
-        for name in scope.tables.pop(self._kind, {}):
-            scope.origins.pop((self._kind, name), None)
+        for scope in _scopes():
+            for name in scope.tables.pop(self._kind, {}):
+                scope.origins.pop((self._kind, name), None)
+            if not scope.is_of_calls:
+                return
 
     def unregister(self, name: str) -> None:
         """Remove *name*; references to the item stay usable.
@@ -125,12 +151,8 @@ class Registry(Generic[T]):
     def _names(self) -> list[str]:
         return [name for table in self._tables() for name in table]
 
-    def _current_scopemost(self) -> dict[str, T]:
-        self.ever_used = True
-        return _current_scope.get(_process_scope).tables.setdefault(self._kind, {})
-
     def _tables(self) -> Iterator[dict[str, T]]:
-        return (scope.tables.get(self._kind, {}) for scope in _scopes())
+        return (self._table(scope) for scope in _scopes())
 
 
 def _scopes() -> Iterator[_Scope]:
@@ -139,6 +161,15 @@ def _scopes() -> Iterator[_Scope]:
     while scope is not None:
         yield scope
         scope = scope.outer
+
+
+def _scope_of_calls() -> _Scope:
+    """Return the scope of what calls of functions have defined in the current context."""
+    scope = _current_scope.get(_process_scope)
+    if not scope.is_of_calls:
+        scope = _Scope(scope, is_of_calls=True)
+        _current_scope.set(scope)
+    return scope
 
 
 @contextmanager

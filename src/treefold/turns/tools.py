@@ -127,7 +127,7 @@ class ToolDecorator:
 
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[RunContext, Q], Awaitable[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], Awaitable[T]], /
     ) -> "CoroutineTool[Q, T]": ...
 
     @overload
@@ -135,7 +135,7 @@ class ToolDecorator:
 
     @overload
     def __call__(
-        self, fn: Callable[Concatenate[RunContext, Q], AsyncIterator[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], AsyncIterator[T]], /
     ) -> "StreamTool[Q, T]": ...
 
     @overload
@@ -145,7 +145,9 @@ class ToolDecorator:
         """Make a tool of *fn* and register it by its name."""
         self._options.check(fn)
         made = Tool[..., Any, Any](fn, self._options, self._parent)
-        replaced = ToolRegistry.register(made.name, made, origin_of(fn))
+        siblings = [] if self._parent is None else self._parent.subtools
+        is_free = all(tool.name != made.name for tool in siblings)
+        replaced = ToolRegistry.register(made.name, made, origin_of(fn), may_hide=is_free)
         if self._parent is not None:
             others = [tool for tool in self._parent.subtools if tool is not replaced]
             self._parent.subtools[:] = [*others, made]
@@ -404,7 +406,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
 
     @overload
     def subtool(
-        self, fn: Callable[Concatenate[RunContext, Q], Awaitable[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], Awaitable[T]], /
     ) -> "CoroutineTool[Q, T]": ...
 
     @overload
@@ -412,7 +414,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
 
     @overload
     def subtool(
-        self, fn: Callable[Concatenate[RunContext, Q], AsyncIterator[T]], /
+        self, fn: Callable[Concatenate[RunContext[Any], Q], AsyncIterator[T]], /
     ) -> "StreamTool[Q, T]": ...
 
     @overload

@@ -69,10 +69,8 @@ async def run_call(node: CallNode, context: RunContext) -> None:
             # Whatever else a function raises is the outcome of the call.
             outcome = NodeState.Error, None, error
         node.has_returned = True
-        if node.child_calls is not None:
-            await _join(node, node.child_calls, cancel=outcome[0] is not NodeState.Success)
-        if node.timers:
-            node.stop_timers()
+        if node.child_calls is not None or node.timers or node.tree.deps is not None:
+            await _wind_up(node, outcome)
         if node.tree.journal is None and (node.tree.kept or node.record.parent is not None):
             node.end(outcome)
         else:
@@ -113,6 +111,8 @@ async def _work(node: CallNode, context: RunContext) -> Any:
             args = function.parameters.validate(args)
     if node.tree.journal is not None:
         await node.tree.journal.saved(node)
+    if (deps := node.tree.deps) is not None:
+        await deps.open()
     return await function.run_call(context, args)
 
 
@@ -194,6 +194,20 @@ def _exceed(node: CallNode, account: Account) -> None:
 
 
 # Its end
+
+
+async def _wind_up(node: CallNode, outcome: Outcome) -> None:
+    """Wait for the children, stop the timers, and close the dependencies of a tree that ends."""
+    if node.child_calls is not None:
+        await _join(node, node.child_calls, cancel=outcome[0] is not NodeState.Success)
+    if node.timers:
+        node.stop_timers()
+    deps = node.tree.deps
+    if deps is not None and deps.top == node.id:
+        try:
+            await deps.close(outcome[2])
+        except asyncio.CancelledError:
+            node.suspend_if_loop_ends()
 
 
 async def _join(node: CallNode, calls: ChildCalls[CallNode], *, cancel: bool) -> None:

@@ -1,4 +1,4 @@
-"""``Waiters``: the callbacks and the code that wait for a call to end, on any loop or thread."""
+"""The callbacks and the code that wait for a call to end, on any loop or thread."""
 
 import asyncio
 import threading

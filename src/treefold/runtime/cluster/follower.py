@@ -15,6 +15,7 @@ from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.engine import Engine
 from treefold.runtime.loops.threads import in_thread
+from treefold.runtime.trees.waiting import Changes
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ class _Replica:
 class Follower:
     """Reads the new events of followed calls when it hears of them, and now and then.
 
-    *cancel* asks the process that runs a node to cancel it, for a reason.
+    *cancel* asks the process that runs a node to cancel it, for a reason. *changes* wakes those who
+    read events from the journal.
 
     A followed tree has nodes of its own, even if this process takes the tree over: what a program
     awaits is the same in either case. Everything but reading happens on the event loop.
@@ -60,9 +62,11 @@ class Follower:
         engine: Engine,
         interval: float,
         cancel: RemoteCancel,
+        changes: Changes,
     ) -> None:
         self._store = store
         self._cancel = cancel
+        self._changes = changes
         self._engine = engine
         self._interval = interval
         self._replicas: dict[int, _Replica] = {}  # by their topmost nodes
@@ -134,6 +138,8 @@ class Follower:
         # It may have been forgotten meanwhile, because this process runs it.
         if self._replicas.get(root.id) is replica:
             self._engine.follow(root.tree, replica.nodes, events)
+            if events:
+                self._changes.wake()
             if root.has_ended:
                 self.forget(root)
                 self._engine.note_finished(root)

@@ -127,6 +127,8 @@ class Run:
             return "its result is awaited here"
         if self.root.tree.has_bags:
             return "its session bags hold objects"
+        if self.root.tree.deps is not None and self.root.tree.deps.is_given:
+            return "its dependencies were given in this process"
         for node in self._remote_calls.run_with(self.root):
             if _must_not_repeat(node):
                 return f"{node.function.name} (path {node.path}) has begun and must not run again"

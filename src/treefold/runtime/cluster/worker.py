@@ -93,7 +93,8 @@ class Worker:
         self._loop_handle: LoopHandle | None = None
         self._heartbeat: Heartbeat | None = None
         self._observer = Observer(store)
-        self.follower = Follower(store, engine, settings.poll, self._cancel_elsewhere)
+        changes = recovery.journal.changes
+        self.follower = Follower(store, engine, settings.poll, self._cancel_elsewhere, changes)
         registry.on_open = self._own
         engine.on_found = lambda root, known: self.follower.follow(root, known=known)
         self._remote_calls = RemoteCalls(self.follower, self._submit, self._cancel_elsewhere)

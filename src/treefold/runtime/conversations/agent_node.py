@@ -109,6 +109,7 @@ class AgentNode(CallNode):
             model=self.request.model,
             budget=self.request.budget,
             rules=self.request.rules,
+            deps=self.request.deps,
             prior=self.conversation.continuation(),
         )
 

@@ -132,6 +132,9 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 system=record.system if system is None else system,
                 prompt=prompt,
             )
+        if system is None and record.model is not None:
+            # An earlier process has opened it, and has not sent anything yet.
+            system = record.system
         given = self._node.request.prior
         prior = given if isinstance(given, PriorConversation) else PriorConversation()
         return replace(prior, system=system, prompt=prompt)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
-from treefold.core.errors import BlockingCallError, ClosedError
+from treefold.core.errors import BlockingCallError, ClosedError, UsageError
 from treefold.runtime.loops.timers import Timers
 
 T = TypeVar("T")
@@ -42,12 +42,22 @@ class LoopHandle:
         """Whether this is a forked process, where the copy of the loop does not run."""
         return self._process != os.getpid()
 
+    def check_process(self) -> None:
+        """Raise UsageError in a forked process, where a wait for the loop would not end."""
+        if self.is_forked():
+            raise UsageError(
+                "this process was forked after its Runtime had started, in process"
+                f" {self._process}, which alone runs its calls: make a Runtime in each process,"
+                " after it was forked"
+            )
+
     def is_ending(self) -> bool:
         """Whether all tasks of the loop are being cancelled, as by ``asyncio.run`` at its end."""
         return all(task.cancelling() for task in asyncio.all_tasks(self.loop))
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Schedule *function* on the loop, from any thread."""
+        self.check_process()
         try:
             self.loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
@@ -78,6 +88,7 @@ class LoopHandle:
             ClosedError: the task was cancelled, or the loop closed, before it was done.
         """
         try:
+            self.check_process()
             self.refuse_blocking("waiting for a coroutine")
             answer = asyncio.run_coroutine_threadsafe(work, self.loop)
         except BaseException:
@@ -111,6 +122,7 @@ class LoopHandle:
 
     def wait(self, event: threading.Event, timeout: float | None) -> bool:
         """Block this thread until *event* is set on the loop; return False after *timeout*."""
+        self.check_process()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _POLL_INTERVAL if deadline is None else deadline - time.monotonic()

@@ -87,8 +87,7 @@ class SessionBag:
             if not slot.made.done() or slot.made.exception() is not None:
                 continue
             item = slot.made.result()
-            close = getattr(item, "aclose", None) or getattr(item, "close", None)
-            if not callable(close):
+            if (close := closing_method(item)) is None:
                 continue
             try:
                 outcome = close()
@@ -101,6 +100,12 @@ class SessionBag:
                 interrupted = error
         if interrupted is not None:
             raise interrupted
+
+
+def closing_method(item: Any) -> Callable[[], Any] | None:
+    """Return the method that closes *item*, perhaps an async one; None if there is none."""
+    close = getattr(item, "aclose", None) or getattr(item, "close", None)
+    return close if callable(close) else None
 
 
 async def close_all(bags: Sequence[SessionBag]) -> None:

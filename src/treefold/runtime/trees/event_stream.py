@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from treefold.core.agent_events import ResponseStreamed
@@ -51,6 +51,15 @@ class TreeEvents:
         return events, arriving
 
 
+class LiveCall(ChangeSource, Protocol):
+    """A call of this process, whose end can be waited for."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has its outcome."""
+        ...
+
+
 class _Shown(NamedTuple):
     """The part of an arriving response that a stream has returned."""
 
@@ -69,6 +78,9 @@ class EventStream:
     memory what happened between its last two reads. A stream is for one reader; if its iteration is
     broken off, the next one continues it.
 
+    The last events are returned when the call has ended in this process, too: then its state is
+    final, and it can be deleted.
+
     Texts and typed results that are still arriving are returned as ``ResponseStreamed``; whatever
     arrived between two reads is one such event.
 
@@ -78,6 +90,7 @@ class EventStream:
         node: the id of the call.
         after: the number of the last event that is known already.
         timeout: how many seconds an iteration waits for the next event.
+        call: the call itself, if this process has it.
 
     Raises:
         InvalidValueError: *after* is not a number.
@@ -103,6 +116,7 @@ class EventStream:
         *,
         after: int,
         timeout: float | None,
+        call: LiveCall | None = None,
     ) -> None:
         # The number in an HTTP header or a query string is a text, which would fail much later.
         if not isinstance(after, int):
@@ -114,6 +128,7 @@ class EventStream:
         self._node = node
         self._after = after
         self._timeout = timeout
+        self._call = call
         self._below = {node}  # the call and all calls below it
         self._number = 0  # of the last event that was read
         self._has_ended = False
@@ -129,28 +144,44 @@ class EventStream:
         return [self._unreturned.popleft() for _ in range(len(self._unreturned))]
 
     def __iter__(self) -> Iterator[Event]:
-        while self._unreturned or not self._has_ended:
+        while True:
+            if self._has_ended and self._call is not None:
+                self._wait(self._is_over, self._call)
             while self._unreturned:
                 yield self._unreturned.popleft()
-            if not self._has_ended:
-                wait_for(
-                    self._read,
-                    self._source,
-                    self._blocking,
-                    node=self._node,
-                    timeout=self._timeout,
-                    what="'for' over events()",
-                    instead="write 'async for' instead",
-                )
+            if self._has_ended:
+                return
+            self._wait(self._read, self._source)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        while self._unreturned or not self._has_ended:
+        while True:
+            if self._has_ended and self._call is not None:
+                await self._next(self._is_over_async, self._call)
             while self._unreturned:
                 yield self._unreturned.popleft()
-            if not self._has_ended:
-                await await_next(
-                    self._read_aside, self._source, node=self._node, seconds=self._timeout
-                )
+            if self._has_ended:
+                return
+            await self._next(self._read_aside, self._source)
+
+    def _wait(self, find: Callable[[], bool | None], source: ChangeSource) -> None:
+        wait_for(
+            find,
+            source,
+            self._blocking,
+            node=self._node,
+            timeout=self._timeout,
+            what="'for' over events()",
+            instead="write 'async for' instead",
+        )
+
+    async def _next(self, find: Callable[[], Awaitable[bool | None]], source: ChangeSource) -> None:
+        await await_next(find, source, node=self._node, seconds=self._timeout)
+
+    def _is_over(self) -> bool | None:
+        return self._call is None or self._call.has_ended or None
+
+    async def _is_over_async(self) -> bool | None:
+        return self._is_over()
 
     def _read(self) -> bool | None:
         """Read what is new; return True if that is something, or if nothing more will come."""

@@ -13,6 +13,7 @@ from treefold.core.record import CallRecord, TreeFold
 from treefold.core.snapshot import snapshot
 from treefold.core.views import NodeView
 from treefold.runtime.trees.bags import SessionBag
+from treefold.runtime.trees.dependencies import Dependencies
 from treefold.runtime.trees.run_log import LOGGED, is_enabled
 
 P = TypeVar("P")
@@ -87,6 +88,7 @@ class Tree:  # noqa: PLR0904 - records, views, those who wait, and bags, under o
         "_lock",
         "_parts",
         "_waiting",
+        "deps",
         "id",
         "is_held",
         "journal",
@@ -103,6 +105,7 @@ class Tree:  # noqa: PLR0904 - records, views, those who wait, and bags, under o
         self.number = number
         self.journal = journal
         self.kept = kept  # until it is deleted; otherwise only while it runs
+        self.deps: Dependencies | None = None  # what calls have as ``ctx.deps``
         self.last_death: ProcessDied | None = None  # if there was no progress since
         self.paused: set[Node] = set()  # the nodes whose state is Paused
         self.is_held = False  # whether a pause holds some of its calls before they start

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from treefold.core.inherited_variables import inherited_variables
 from treefold.runtime.loops.threads import in_thread
 from treefold.toolbox.editing.file_error import translate_os_errors
 from treefold.toolbox.patching.plan import PATCHED_NAME
@@ -97,8 +98,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 def _environment(folder: Path) -> dict[str, str]:
     """Return an environment in which git finds no settings, no attributes and no repository."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return kept | {
+    return inherited_variables(os.environ) | {
         "HOME": str(folder),
         "XDG_CONFIG_HOME": str(folder),
         "GIT_CONFIG_NOSYSTEM": "1",

@@ -41,11 +41,11 @@ class Bash(CodeFunction):
     """Runs commands in a shell that persists between the calls of one caller.
 
     Each caller has its own shell, one for each Bash that it uses. It is killed, with all that it
-    started, when its tree is deleted or the runtime closes. *env* is the whole environment,
-    by default that of this process without the keys of model providers (``*_API_KEY`` and the
-    like); ``env=os.environ`` includes them. *timeout* is in seconds, for one command. Several
-    instances in one program need different names. *ask* is that of ``@tool``: whether a person
-    approves each command.
+    started, when its tree is deleted or the runtime closes. Of the variables of this process
+    the shell has a few, such as PATH and HOME, and no passwords or keys; *env* has more for it, and
+    ``env=os.environ`` passes all. *timeout* is in seconds, for one command. Several instances in
+    one program need different names. *ask* is that of ``@tool``: whether a person approves each
+    command.
 
     Example:
         >>> from treefold import Runtime
@@ -84,7 +84,7 @@ class Bash(CodeFunction):
         self._timeout = timeout
         self._max_chars = max_chars
         self._cwd = cwd
-        self._env = None if env is None else dict(env)
+        self._env = dict(env or {})
         self._key = str(next(_numbers))
 
     async def _call(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from treefold.core.credentials import without_credentials
+from treefold.core.inherited_variables import inherited_variables
 from treefold.toolbox.shell.processes import has_child_lists
 
 _SUPERVISOR: Final = Path(__file__).with_name("supervisor.py")
@@ -49,12 +49,11 @@ def launch(shell: Sequence[str], env: Mapping[str, str], status: int) -> Launch:
     )
 
 
-def environment(given: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the environment of a shell: *given*, or that of this process without API keys."""
-    base = without_credentials(os.environ) if given is None else given
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a shell: what programs inherit from this process, and *given*."""
     return {
         name: value
-        for name, value in base.items()
+        for name, value in (inherited_variables(os.environ) | dict(given)).items()
         if name not in _BASH_VARIABLES and not _is_function(name, value)
     }
 

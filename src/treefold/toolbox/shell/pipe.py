@@ -1,6 +1,7 @@
 """File descriptors that a child process inherits.
 
-A pipe that the event loop reads, without a task; and a file that holds one script at a time.
+Pipes that the event loop reads and writes, without a task and without its transports; and a file
+that holds one script at a time.
 """
 
 import asyncio
@@ -15,10 +16,18 @@ _MAX_DRAINED: Final = 1 << 20  # bytes; the most that a pipe can hold
 
 
 class Pipe:
-    """A pipe whose write end a child inherits; *receive* is called with each chunk that arrives."""
+    """A pipe whose write end a child inherits.
 
-    def __init__(self, receive: Callable[[bytes], None]) -> None:
+    Args:
+        receive: is called with each chunk that arrives.
+        on_end: is called when every copy of the write end is closed.
+    """
+
+    def __init__(
+        self, receive: Callable[[bytes], None], on_end: Callable[[], None] = lambda: None
+    ) -> None:
         self._receive = receive
+        self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._read_fd, write_fd = os.pipe()
         try:
@@ -27,8 +36,19 @@ class Pipe:
             os.close(self._read_fd)
             raise
         self._write_end_is_open = self._is_open = True
+        self._has_ended = False
         os.set_blocking(self._read_fd, False)
-        self._loop.add_reader(self._read_fd, self._read)
+        self.resume()
+
+    def pause(self) -> None:
+        """Receive nothing for now; the child has to wait when the pipe is full."""
+        if self._is_open:
+            self._loop.remove_reader(self._read_fd)
+
+    def resume(self) -> None:
+        """Receive again what arrives."""
+        if self._is_open and not self._has_ended:
+            self._loop.add_reader(self._read_fd, self._read)
 
     def drain(self) -> None:
         """Receive what has been written so far."""
@@ -51,7 +71,7 @@ class Pipe:
             os.close(self._read_fd)
 
     def _read(self) -> int:
-        if not self._is_open:
+        if not self._is_open or self._has_ended:
             return 0
         try:
             chunk = os.read(self._read_fd, _CHUNK)
@@ -60,8 +80,67 @@ class Pipe:
         if chunk:
             self._receive(chunk)
         else:  # end of file: every copy of the write end is closed
+            self._has_ended = True
             self._loop.remove_reader(self._read_fd)
+            self._on_end()
         return len(chunk)
+
+
+class InputPipe:
+    """A pipe whose read end a child inherits; what does not fit into it waits until it is read."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.read_fd, self._fd = os.pipe()
+        os.set_blocking(self._fd, False)
+        self._unwritten = bytearray()
+        self._is_open = self._read_end_is_open = True
+        self._all_written = asyncio.Event()
+        self._all_written.set()
+
+    @property
+    def is_open(self) -> bool:
+        """False if it was closed, or the child has closed the read end as far as is known."""
+        return self._is_open
+
+    def write(self, data: bytes) -> None:
+        """Write *data* as soon as the child reads."""
+        if self._is_open:
+            self._unwritten += data
+            self._write()
+
+    async def drain(self) -> None:
+        """Wait until everything is written, or cannot be written any more."""
+        await self._all_written.wait()
+
+    def close_read_end(self) -> None:
+        """Close this process's copy of the read end, once the child has its own."""
+        if self._read_end_is_open:
+            self._read_end_is_open = False
+            os.close(self.read_fd)
+
+    def close(self) -> None:
+        """Close both ends; what was not written yet is lost."""
+        self.close_read_end()
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_writer(self._fd)
+            os.close(self._fd)
+            self._all_written.set()
+
+    def _write(self) -> None:
+        try:
+            while self._unwritten:
+                del self._unwritten[: os.write(self._fd, self._unwritten)]
+        except BlockingIOError:
+            if self._all_written.is_set():
+                self._all_written.clear()
+                self._loop.add_writer(self._fd, self._write)
+        except OSError:  # the child has closed its end
+            self.close()
+        else:
+            self._loop.remove_writer(self._fd)
+            self._all_written.set()
 
 
 class ScriptFile:

@@ -41,7 +41,7 @@ class ShellSession:
     """Runs commands one at a time, in the same shell for as long as it lives."""
 
     def __init__(
-        self, max_chars: int, cwd: str | os.PathLike[str] | None, env: Mapping[str, str] | None
+        self, max_chars: int, cwd: str | os.PathLike[str] | None, env: Mapping[str, str]
     ) -> None:
         self._max_chars = max_chars
         self._cwd = cwd

@@ -20,6 +20,7 @@ from typing import Final
 from uuid import uuid4
 
 from treefold.core.errors import CallError
+from treefold.toolbox.shell.child_process import ChildProcess
 from treefold.toolbox.shell.launch import Launch, launch
 from treefold.toolbox.shell.output import BoundedBytes
 from treefold.toolbox.shell.pipe import Pipe, ScriptFile
@@ -38,7 +39,7 @@ _POLL_INTERVAL: Final = 0.05  # seconds between checks whether a command has sto
 _KILL_TIMEOUT: Final = 5.0  # seconds within which killed processes must be gone
 
 
-class Shell(asyncio.SubprocessProtocol):
+class Shell:
     """A bash process in a session of its own, from start to exit.
 
     Attributes:
@@ -66,7 +67,7 @@ class Shell(asyncio.SubprocessProtocol):
         self._output = Pipe(self._receive_output)
         self._status = Pipe(self._receive_status)
         self._script = ScriptFile()
-        self._transport: asyncio.SubprocessTransport | None = None
+        self._process: ChildProcess | None = None
         self._is_closed = False
 
     async def start(self, program: str, cwd: str, env: Mapping[str, str]) -> None:
@@ -83,17 +84,20 @@ class Shell(asyncio.SubprocessProtocol):
             raise
 
     async def _start(self, launch_plan: Launch, cwd: str) -> None:
-        await asyncio.get_running_loop().subprocess_exec(
-            lambda: self,
-            *launch_plan.command,
-            stdin=subprocess.PIPE,
+        self._process = ChildProcess(
+            launch_plan.command,
+            self._process_exited,
             stdout=subprocess.DEVNULL,  # of the shell itself, between commands
             stderr=subprocess.DEVNULL,
             pass_fds=(self._output.write_fd, self._status.write_fd, self._script.fd),
             cwd=cwd,
             env=launch_plan.env,
-            start_new_session=True,
         )
+        if launch_plan.is_supervised:
+            self._supervisor = self._process.pid
+        else:
+            self.pid = self._process.pid
+            self._started.set()
         self._output.close_write_end()
         self._status.close_write_end()
         self._write(launch_plan.preamble + _SETUP)
@@ -151,16 +155,16 @@ class Shell(asyncio.SubprocessProtocol):
 
     def kill(self) -> bool:
         """Kill the shell and all that it ever started; return whether any process was left."""
-        if self._reported_returncode is not None or self._transport is None:
+        if self._reported_returncode is not None or self._process is None:
             return False
         left = self._processes()
         if self.pid and (not self._is_supervised or self.returncode is not None):
             left |= processes_of(self.pid) | processes_with(self._marker)
         send_signal(signal.SIGKILL, left)
-        # The supervisor kills what was started meanwhile. Not transport.terminate(): that would
-        # reap a process that has ended before asyncio notices its exit.
+        # The supervisor kills what was started meanwhile.
         if self._supervisor is not None and self.returncode is None:
             send_signal(signal.SIGTERM, [self._supervisor])
+            send_signal(signal.SIGCONT, [self._supervisor])  # a command may have stopped it
         return bool(left)
 
     async def aclose(self) -> None:
@@ -175,24 +179,15 @@ class Shell(asyncio.SubprocessProtocol):
             self._output.drain()
             self._close()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
-        if self._is_supervised:
-            self._supervisor = transport.get_pid()
-        else:
-            self.pid = transport.get_pid()
-            self._started.set()
-
-    def process_exited(self) -> None:
-        assert self._transport is not None
+    def _process_exited(self) -> None:
+        assert self._process is not None
         self._status.drain()
-        code = self._transport.get_returncode()
+        code = self._process.returncode
         self.returncode = code if self._reported_returncode is None else self._reported_returncode
         self._started.set()
         self._done.set()
         if self._is_closed:
-            self._transport.close()
+            self._process.close()
 
     def _new_processes(self) -> set[int]:
         """Return what the command has started, without what earlier jobs start meanwhile."""
@@ -212,22 +207,17 @@ class Shell(asyncio.SubprocessProtocol):
         self._status.close()
         self._script.close()
         self._is_closed = True
-        if self._transport is None:
+        if self._process is None:
             return
         if self._is_supervised and self.returncode is None:
-            # Closing the transport would kill the supervisor before it has killed its children.
-            self._stdin().close()
+            # Closing the process would kill the supervisor before it has killed its children.
+            self._process.stdin.close()
         else:
-            self._transport.close()
+            self._process.close()
 
     def _write(self, data: bytes) -> None:
-        self._stdin().write(data)
-
-    def _stdin(self) -> asyncio.WriteTransport:
-        assert self._transport is not None
-        stdin = self._transport.get_pipe_transport(0)
-        assert isinstance(stdin, asyncio.WriteTransport)
-        return stdin
+        assert self._process is not None
+        self._process.stdin.write(data)
 
     def _receive_output(self, chunk: bytes) -> None:
         self._captured.feed(chunk)

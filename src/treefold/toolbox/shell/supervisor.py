@@ -36,6 +36,8 @@ def main() -> None:
     env = _read_environment()
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # A command may have stopped this process when the library's dies, and it has to do its work.
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
     signals, writer = os.pipe()
     for end in (signals, writer):
         os.set_blocking(end, False)

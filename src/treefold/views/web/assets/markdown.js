@@ -293,12 +293,15 @@ function safe(address) {
   }
 }
 
-/** A link; where it leads is shown, unless its text says so. */
+/** A link; where it leads is shown, unless its text is an address there, letter by letter. */
 function anchor(url, shown, label) {
   const place = url.host || url.pathname;
   const link = make(
     "a", { href: url.href, rel: "noopener noreferrer nofollow", target: "_blank", title: url.href }, shown
   );
-  const says = label.toLowerCase().includes(url.host ? `//${place}` : place);
+  const start = url.host ? `${url.protocol}//${place}` : place;
+  const said = label.toLowerCase().replace(/^mailto:/, "");
+  const rest = said.slice(start.length);
+  const says = said.startsWith(start) && (!rest || (url.host && /^[/?#]\S*$/.test(rest)));
   return says ? link : make("span.md-link", {}, link, make("bdi.md-place", {}, ` (${place.slice(0, 80)})`));
 }
