@@ -100,6 +100,7 @@ from treefold.tree import (
     Node as Node,
     NodeState as NodeState,
     NodeView as NodeView,
+    Notification as Notification,
     Observer as Observer,
     Provider as Provider,
     Question as Question,

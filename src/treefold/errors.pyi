@@ -33,6 +33,7 @@ from treefold.core.errors import (
     NoModelError as NoModelError,
     NoParentSessionError as NoParentSessionError,
     OtherProtocolError as OtherProtocolError,
+    QuestionExpiredError as QuestionExpiredError,
     RecordedError as RecordedError,
     RecursionDepthError as RecursionDepthError,
     SafeExecutionError as SafeExecutionError,

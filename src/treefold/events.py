@@ -9,12 +9,13 @@ Every call:
     CallRequested, CallAllowed, CallStarted, CallEnded: from its request to its end.
     ArgumentsEdited: it is made with other arguments than requested.
     ValueSent: it sent a value before its end.
-    CallPaused, CallResumed: it waits for a person, and continues.
-    QuestionAsked, QuestionSettled: what it asks a person, and the answer.
+    CallPaused, CallResumed: it waits for a person or a time, and continues.
+    QuestionAsked, QuestionSettled: what it asks a person, and the answer; or when it sleeps.
+    QuestionEscalated, QuestionNotified: somebody else is asked; people were told.
 
 The conversation of an agent with its model:
     ConversationOpened: with which model, and which functions it may call.
-    LeaseAwaited, RateAwaited, RequestSent, RequestRetried, RequestFailed: a request.
+    LeaseAwaited, RateAwaited, BudgetAwaited, RequestSent, RequestRetried, RequestFailed: a request.
     ResponseStreamed, ResponseCompleted: its response, while it arrives and as a whole.
     HookDecided: a hook had the model told something else.
     NoticeGiven: something for the person who runs the tree.

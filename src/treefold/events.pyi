@@ -1,6 +1,7 @@
 """What ``treefold.events`` exports, for type checkers; ``events.py`` loads it on first use."""
 
 from treefold.core.agent_events import (
+    BudgetAwaited as BudgetAwaited,
     ConversationOpened as ConversationOpened,
     HookDecided as HookDecided,
     LeaseAwaited as LeaseAwaited,
@@ -29,6 +30,8 @@ from treefold.core.events import (
     GuardsLifted as GuardsLifted,
     ProcessDied as ProcessDied,
     QuestionAsked as QuestionAsked,
+    QuestionEscalated as QuestionEscalated,
+    QuestionNotified as QuestionNotified,
     QuestionSettled as QuestionSettled,
     TreeForked as TreeForked,
     TreeHeldBack as TreeHeldBack,

@@ -19,6 +19,7 @@ from treefold.core.function import (
     RunContext as RunContext,
     SessionScope as SessionScope,
 )
+from treefold.core.notification import Notification as Notification
 from treefold.core.parameter import FunctionArg as FunctionArg
 from treefold.core.provider import Provider as Provider
 from treefold.core.question import Question as Question, QuestionKind as QuestionKind

@@ -41,7 +41,7 @@ def test_ps_as_json_has_the_documented_fields(survey: Journal):
     [tree] = data(survey, "ps")
     assert set(tree) == {
         "id", "number", "key", "function", "state", "open", "parked", "source", "started", "ended",
-        "questions",
+        "questions", "asleep_until",
     }  # fmt: skip
     assert (tree["id"], tree["key"], tree["function"]) == (survey.id, "nightly", "survey")
     assert (tree["state"], tree["open"]) == (state_of(survey), survey.live)

@@ -23,6 +23,7 @@ LATER: Final = (
     " run.db' as before\n"
 )
 
+NO_TERMS: Final = {"form": None, "default": None, "expires": None, "to": "", "escalations": []}
 QUESTIONS: Final = [
     {
         "id": "1-1",
@@ -30,6 +31,7 @@ QUESTIONS: Final = [
         "kind": "human",
         "text": "Deploy here?\x1b[2J",
         "choices": ["yes", "no"],
+        **NO_TERMS,
         "tree": 1,
         "path": "1",
         "fn": "deploy",
@@ -42,6 +44,7 @@ QUESTIONS: Final = [
         "kind": "approval",
         "text": "Pay 5?",
         "choices": ["allow", "deny"],
+        **NO_TERMS,
         "tree": 2,
         "path": "2.1",
         "fn": "pay",
@@ -56,6 +59,7 @@ QUESTIONS: Final = [
         " was done; retry calls it again, 'use: RESULT' goes on with that result, 'fail: WHY' tells"
         " its caller",
         "choices": ["retry", "use", "fail"],
+        **NO_TERMS,
         "tree": 4,
         "path": "3",
         "fn": "pay",
@@ -68,6 +72,7 @@ QUESTIONS: Final = [
         "kind": "paused",
         "text": "not now; resume lets its next request or call go on",
         "choices": ["resume", "cancel"],
+        **NO_TERMS,
         "tree": 1,
         "path": "1",
         "fn": "deploy",

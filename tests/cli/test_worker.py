@@ -211,7 +211,7 @@ def test_what_it_takes_and_gives_up_is_logged(url: str, start_worker: StartWorke
     worker = start_worker()
     node = submit(url, "ask", "--text", "Go on?")
 
-    wait(lambda: f"ask (node {node}, path 1) waits for a person, and was given up" in worker.said)
+    wait(lambda: f"ask (node {node}, path 1) only waits, and was given up" in worker.said)
 
     assert f"ask (node {node}, path 1) was taken" in worker.said
     question = treefold("questions", "--json", "--store", url).json[0]

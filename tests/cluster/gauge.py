@@ -8,10 +8,11 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 from agent_scripts import WrappedSession
-from treefold import Function, Provider, ToolResult, UserText
+from treefold import Function, Provider, TokenUsage, ToolResult, UserText
 from treefold.models import Exchange, Model, ModelEvent, ModelSettings, Session
 from treefold.testing import ScriptedModel, ScriptedRequest
 
@@ -116,11 +117,15 @@ class GaugedModel(Model):
         reply: Callable[[ScriptedRequest], Any],
         port: int,
         name: str = "openai:gauged",
+        *,
+        usage: TokenUsage | None = None,
+        price: Callable[[TokenUsage], Decimal] | None = None,
     ) -> None:
         self.name = name
         self.provider = Provider.OpenAI
         self.port = port
-        self._script = ScriptedModel(reply)
+        self.price = price
+        self._script = ScriptedModel(reply, usage=usage)
 
     def open(
         self,

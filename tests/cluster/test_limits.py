@@ -33,11 +33,12 @@ from treefold import (
     Rate,
     RunContext,
     Runtime,
+    TokenUsage,
     attach,
 )
 from treefold.errors import InvalidValueError, StoreError
 from treefold.events import LeaseAwaited, RateAwaited
-from treefold.stores import Ownership, StoredAccount
+from treefold.stores import Estimate, Ownership, StoredAccount
 from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel
 
@@ -276,53 +277,102 @@ def test_a_budget_counts_what_other_workers_spend(any_workers: Workers, gauges: 
     assert gauge.begun == 5
 
 
-def test_budgets_in_tokens_and_money_are_kept_by_the_store(url: str):
-    owner = Ownership(1, tree=1, epoch=1)
+@pytest.mark.parametrize("budget", [Budget(tokens=1000), Budget(usd=10)])
+def test_workers_do_not_overdraw_a_budget_together(
+    any_workers: Workers, gauges: Any, budget: Budget
+):
+    gauge = gauges(seconds=0.02)
+    model = GaugedModel(
+        lambda _: "Yes.",
+        gauge.port,
+        usage=TokenUsage(output=500),
+        price=lambda usage: Decimal(usage.total) / 100,
+    )
+    lead = fan_out(9, HELPER, budget=budget)
+    runtimes = [any_workers(lead, models=model, limits=Limits(50)) for _ in range(3)]
+    assert runtimes[0].invoke(lead).result(PATIENCE) == 2
+    assert gauge.begun == 2
+
+
+@pytest.fixture
+def accounts(url: str) -> Iterator["Accounts"]:
+    with connect(url) as connection, PostgresStore(url) as store:
+        yield Accounts(store, connection)
+
+
+class Accounts:
+    """Reserves requests in one account, for a drive that a worker owns."""
+
+    def __init__(self, store: PostgresStore, connection: Any) -> None:
+        self.store = store
+        self.connection = connection
+        self.owner = Ownership(1, tree=1, epoch=1)
+        connection.execute(
+            "INSERT INTO workers (name, host, process, functions, queues, lease, seen)"
+            " VALUES ('w', 'h', 1, '[]', '[]', '1 minute', clock_timestamp())"
+        )
+        connection.execute(
+            "INSERT INTO drives (node, tree, epoch, owner, queue, priority)"
+            " SELECT 1, 1, 1, id, 'default', 0 FROM workers"
+        )
+
+    def ask(self, account: StoredAccount, **amounts: Any) -> Any:
+        """Return the id of the reservation, or why there is none."""
+        id, estimate = uuid4(), Estimate(**amounts)
+        refused = self.store.set_aside([account], id=id, estimate=estimate, ownership=self.owner)
+        return refused or id
+
+    def read(self, query: str) -> Any:
+        return self.connection.execute(query).fetchone()
+
+
+def test_budgets_in_tokens_and_money_are_kept_by_the_store(url: str, accounts: Accounts):
     account = StoredAccount(
         name="1:0", tree=1, most_tokens=1000, most_usd=Decimal("0.30"), tokens=100
     )
-
-    def ask(store: PostgresStore, tokens: int, usd: str) -> Any:
-        id = uuid4()
-        refused = store.set_aside(
-            [account], id=id, tokens=tokens, usd=Decimal(usd), ownership=owner
-        )
-        return refused or id
-
-    with PostgresStore(url) as one, PostgresStore(url) as other:
-        first = ask(one, 500, "0.1")
-        second = ask(other, 400, "0.1")
-        refused = ask(one, 1, "0")
-        assert (refused.name, refused.tokens, refused.usd) == ("1:0", 1000, Decimal("0.2"))
-        one.charge(first, calls=1, tokens=200, usd=Decimal("0.1"))
-        one.charge(first, calls=1, tokens=200, usd=Decimal("0.1"))
+    ask, store = accounts.ask, accounts.store
+    first = ask(account, tokens=500, usd=Decimal("0.1"))
+    second = ask(account, tokens=400, usd=Decimal("0.1"))
+    waits = ask(account, tokens=1)
+    assert (waits.name, waits.tokens, waits.usd) == ("1:0", 1000, Decimal("0.2"))
+    assert waits.must_wait
+    store.charge(first, calls=1, tokens=200, usd=Decimal("0.1"))
+    store.charge(first, calls=1, tokens=200, usd=Decimal("0.1"))
+    with PostgresStore(url) as other:
         other.charge(second, calls=0, tokens=0, usd=Decimal(0))
-        third = ask(other, 700, "0.2")
-        assert not hasattr(third, "name")
-        assert ask(one, 0, "0.01").usd == Decimal("0.3")
+    assert not hasattr(ask(account, tokens=700, usd=Decimal("0.2")), "name")
+    assert ask(account, tokens=0, usd=Decimal("0.01")).must_wait
+    refused = ask(account, tokens=900, least_tokens=701, least_usd=Decimal("0.1"))
+    assert (refused.tokens, refused.usd, refused.must_wait) == (300, Decimal("0.1"), False)
 
 
-def test_a_request_of_a_killed_worker_is_charged_with_its_estimate(url: str):
-    owner = Ownership(1, tree=1, epoch=1)
+def test_a_request_alone_needs_only_its_least(accounts: Accounts):
+    account = StoredAccount(name="1:0", tree=1, most_tokens=100)
+    first = accounts.ask(account, tokens=9000, least_tokens=60)
+    assert accounts.ask(account, tokens=9000, least_tokens=60).must_wait
+    accounts.store.charge(first, calls=1, tokens=50, usd=Decimal(0))
+    assert not accounts.ask(account, tokens=9000, least_tokens=60).must_wait
+    assert not hasattr(accounts.ask(account, tokens=9000, least_tokens=50), "name")
+
+
+def test_a_request_of_a_lost_drive_is_charged_with_its_least(accounts: Accounts):
     account = StoredAccount(name="1:0", tree=1, most_calls=2)
+    lost = accounts.ask(account, tokens=500, least_tokens=10)
+    accounts.read("UPDATE drives SET epoch = 2 RETURNING 1")
+    assert not hasattr(accounts.ask(account, tokens=10), "name")
+    assert accounts.read("SELECT calls, tokens FROM accounts") == (1, 10)
+    # It was not dead after all, and is not charged twice.
+    accounts.store.charge(lost, calls=1, tokens=50, usd=Decimal(0))
+    assert accounts.ask(account, tokens=10).calls == 2
 
-    def ask(store: PostgresStore) -> Any:
-        id = uuid4()
-        return store.set_aside([account], id=id, tokens=10, usd=Decimal(0), ownership=owner) or id
 
-    with PostgresStore(url) as store:
-        lost = ask(store)
-        with connect(url) as connection:
-            connection.execute(
-                "INSERT INTO drives (node, tree, epoch, queue, priority)"
-                " VALUES (1, 1, 2, 'default', 0)"
-            )
-            assert not hasattr(ask(store), "name")
-            assert connection.execute("SELECT calls, tokens FROM accounts").fetchone() == (1, 10)
-            assert connection.execute("SELECT count(*) FROM holds").fetchone() == (1,)
-        # It was not dead after all, and is not charged twice.
-        store.charge(lost, calls=1, tokens=50, usd=Decimal(0))
-        assert ask(store).calls == 2
+def test_nobody_waits_for_a_request_of_a_dead_worker(accounts: Accounts):
+    account = StoredAccount(name="=june", most_tokens=100)
+    accounts.ask(account, tokens=90, least_tokens=10)
+    assert accounts.ask(account, tokens=90, least_tokens=10).must_wait
+    accounts.read("UPDATE workers SET lease = interval '0' RETURNING 1")
+    assert not hasattr(accounts.ask(account, tokens=90, least_tokens=10), "name")
+    assert accounts.read("SELECT calls, tokens FROM accounts") == (1, 10)
 
 
 # Real processes

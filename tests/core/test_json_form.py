@@ -27,7 +27,7 @@ from treefold import (
 )
 from treefold.core.events import CallOptions, Failure, Stop, StopCause
 from treefold.core.guards import Guards, HookGuard
-from treefold.core.question import Answer
+from treefold.core.question import Answer, Escalation
 from treefold.models import Exchange, Finish
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -42,6 +42,17 @@ PARTS = (
 )
 QUESTION = Question(
     id="2-1", node_id=2, kind=QuestionKind.Approval, text="May it?", choices=("allow", "deny")
+)
+TYPED = Question(
+    id="2-2",
+    node_id=2,
+    kind=QuestionKind.Human,
+    text="How many?",
+    form={"type": "integer"},
+    default="1",
+    expires=AT,
+    to="team",
+    escalations=(Escalation(AT, "boss"),),
 )
 FAILURE = Failure("HTTP 529", "overloaded", "httpx")
 EXCHANGE = Exchange(
@@ -64,10 +75,13 @@ EVENTS = [
     events.ConversationOpened(2, "local", "You add.", ("add",), "none", PARTS),
     events.LeaseAwaited(2, AT),
     events.RateAwaited(2, 1767225600.0, 1.5),
+    events.BudgetAwaited(2, AT, "the runtime"),
     events.NoticeGiven(2, "mind the gap", (1,)),
     events.HookDecided(2, "post_tool_use", "1/c", "hidden"),
     events.ProcessDied(1, AT, 2),
     events.QuestionAsked(2, AT, QUESTION),
+    events.QuestionEscalated(2, AT, TYPED),
+    events.QuestionNotified(2, AT, TYPED),
     events.QuestionSettled(2, AT, "2-1", Answer("allow", args={"a": 3})),
     events.RequestFailed(2, AT, FAILURE, USAGE, Decimal("0.0100")),
     events.RequestRetried(2, AT, 1, FAILURE, 5.0),
@@ -183,7 +197,8 @@ def test_a_view_is_an_object_for_each_call():
     assert child["questions"] == [
         {
             "id": "2-1", "node": 2, "kind": "approval", "text": "May it?",
-            "choices": ["allow", "deny"],
+            "choices": ["allow", "deny"], "form": None, "default": None, "expires": None,
+            "to": "", "escalations": [],
         }
     ]  # fmt: skip
     assert [part["type"] for part in child["transcript"]] == [

@@ -28,7 +28,7 @@ from treefold import (
     attach,
     tool,
 )
-from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.errors import InvalidValueError, UnknownNodeError, UsageError
 from treefold.stores import Entry, TreeRow, export_tree, import_tree
 from treefold.testing import ScriptedFailure, ScriptedModel, replay
 
@@ -368,4 +368,8 @@ def test_trees_are_listed_while_another_thread_deletes_one() -> None:
             deleting.join(PATIENCE)
 
         store.after_trees = delete
+        nodes = runtime.list_toplevel()
+        assert [node.result(PATIENCE) for node in nodes if node.id != ids[1]] == [0, 4]
+        with pytest.raises(UnknownNodeError, match="deleted"):
+            nodes[1].result(PATIENCE)
         assert [node.id for node in runtime.list_toplevel()] == [ids[0], ids[2]]

@@ -2,9 +2,13 @@
 
 import asyncio
 import gc
+import json
 import logging
+import subprocess
+import sys
 import time
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -12,7 +16,7 @@ from mcp_servers import SECRET, bare, open_files, until
 from support import processes_in, settle
 from treefold import CancellationException, Runtime
 from treefold.core.errors import CallTimeoutError, InvalidValueError
-from treefold.mcp import McpConnectionError, McpServer
+from treefold.mcp import McpConnectionError, McpServer, McpToolError
 
 
 async def failure_of(server: McpServer, seconds: float = 8) -> str:
@@ -278,3 +282,40 @@ def test_nothing_of_it_is_logged(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.DEBUG):
         asyncio.run(main())
     assert SECRET not in caplog.text
+
+
+def test_an_output_schema_cannot_keep_the_program_busy(tmp_path: Path):
+    program = """
+        import asyncio, json, sys
+        from treefold import Runtime
+        from treefold.mcp import McpServer
+
+        async def main():
+            async with McpServer(json.loads(sys.argv[1])) as server, Runtime() as runtime:
+                functions = {function.name: function for function in server.functions}
+                calls = ("pattern", "aaa"), ("pattern", "a" * 60 + "!"), ("references", "x")
+                for name, words in calls:
+                    node = runtime.invoke(functions[name], {"text": words})
+                    try:
+                        print(name, await node)
+                    except Exception as error:
+                        print(name, error)
+
+        asyncio.run(main())
+    """
+    # A program that hangs there cannot be stopped but by killing it.
+    command = [sys.executable, "-c", dedent(program), json.dumps(bare("slow"))]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=True, cwd=tmp_path
+    )
+    fits, unfit, unchecked = done.stdout.splitlines()
+    assert fits == "pattern {'text': 'aaa'}"
+    assert "it does not fit the output schema of the tool: 'aaaa" in unfit
+    assert unchecked == "references {'text': 'x'}"
+
+
+async def test_a_result_that_does_not_fit_the_output_schema_is_refused():
+    async with asyncio.timeout(60), McpServer(bare("slow")) as server, Runtime() as runtime:
+        [function] = [one for one in server.functions if one.name == "number"]
+        with pytest.raises(McpToolError, match="'x' is not of type 'number'"):
+            await runtime.invoke(function, {"text": "x"})

@@ -353,6 +353,44 @@ async def test_an_answer_of_a_client_is_kept_though_another_program_has_the_jour
     assert (result.is_error, result.content[0].text) == (False, "it is blue")
 
 
+class Trip(BaseModel):
+    city: str
+    nights: int = 2
+
+
+async def book(ctx: RunContext) -> str:
+    trip = await ctx.ask(Trip, "Which trip?")
+    return f"{trip.nights} in {trip.city}, {await ctx.ask(list[int], 'Which days?')}"
+
+
+async def test_a_client_shows_the_form_of_a_question_and_asks_again_if_it_is_filled_in_wrongly():
+    shown: list[Any] = []
+    answers: list[dict[str, Any]] = [
+        {"city": "Rome", "nights": "many"},
+        {"city": "Rome", "nights": 3},
+        {"answer": "[1, 2]"},
+    ]
+
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        shown.append(params.requested_schema)
+        return ElicitResult(action="accept", content=answers.pop(0))
+
+    async with (
+        serving(CodeFunction(callable=book)) as address,
+        httpx2.AsyncClient(headers=WITH_TOKEN, timeout=60, trust_env=False) as http,
+        Client(
+            streamable_http_client(address, http_client=http),
+            mode="legacy",
+            elicitation_callback=elicited,
+        ) as client,
+    ):
+        result: Any = await client.call_tool("book", {})
+    assert result.content[0].text == "3 in Rome, [1, 2]"
+    assert list(shown[0]["properties"]) == ["city", "nights"]
+    assert shown[0]["required"] == ["city"]
+    assert "a list as JSON" in shown[2]["properties"]["answer"]["description"]
+
+
 async def test_a_question_that_is_put_to_the_client_is_not_warned_of(
     caplog: pytest.LogCaptureFixture,
 ):

@@ -1,8 +1,9 @@
-"""Names, secrets, addresses and messages."""
+"""Names, secrets, addresses, messages and schemas of results."""
 
 import asyncio
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -12,6 +13,7 @@ from treefold.core.errors import InvalidValueError
 from treefold.http_server.address import parse_address
 from treefold.mcp.messages import MessageReader
 from treefold.mcp.naming import fit_names
+from treefold.mcp.result_schema import ResultSchema
 from treefold.mcp.secrets import Secrets
 
 
@@ -117,3 +119,42 @@ def test_a_message_is_what_the_sdk_wants():
         return b'{"jsonrpc": "2.0", "method": "x"}\n'
 
     assert isinstance(asyncio.run(MessageReader(more).receive()), SessionMessage)
+
+
+SIZES = {"type": "object", "patternProperties": {"^n_": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "fault"),
+    [
+        ({"type": "integer"}, 1, None),
+        ({"type": "integer"}, "1", "'1' is not of type 'integer'"),
+        ({"pattern": "^a+$"}, "aaa", None),
+        ({"pattern": "^a+$"}, "aab", "'aab' does not match '^a+$'"),
+        ({"pattern": "^(a+)+$"}, "a" * 900 + "!", "does not match"),
+        ({"not": {"pattern": "^a"}}, "b", None),
+        (SIZES, {"n_a": 1, "b": "c"}, None),
+        (SIZES, {"n_a": "c"}, "'c' is not of type 'integer'"),
+        ({**SIZES, "additionalProperties": False}, {"n_a": 1}, None),
+        ({**SIZES, "additionalProperties": False}, {"b": 1}, "'b' is not among its properties"),
+        ({"properties": {"a": {}}, "additionalProperties": {"type": "null"}}, {"a": 1}, None),
+        ({"additionalProperties": {"type": "null"}}, {"a": 1}, "1 is not of type 'null'"),
+        ({"uniqueItems": True}, [1, 2, 1], "has non-unique elements"),
+        ({"type": 5}, 1, "the output schema of the tool is invalid: TypeError"),
+        ({"$ref": "#/nowhere"}, 1, "is invalid"),
+        ({"$ref": "#"}, 1, "is invalid: RecursionError"),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "const": 2}, 1, "2 was expected"),
+        # What would take too long, or needs an engine that backtracks, is not found out.
+        ({"pattern": "^a"}, "b" * 2000, None),
+        ({"pattern": "^(?:(?:a?){1000}){20}b$"}, "a" * 900, None),
+        ({"pattern": "^(?=a)b"}, "b", None),
+        ({"not": {"pattern": "^(?=a)b"}}, "b", None),
+        ({"uniqueItems": True}, [[1]] * 2000, None),
+        ({"unevaluatedProperties": False}, {"a": 1}, None),
+    ],
+)
+def test_results_are_checked_as_far_as_that_is_safe(
+    schema: dict[str, Any], value: Any, fault: str | None
+):
+    found = ResultSchema(schema).fault(value)
+    assert found is None if fault is None else fault in str(found)

@@ -199,7 +199,11 @@ def test_a_question_is_put_to_the_client_or_the_call_fails(meeting: Meeting):
         assert meeting.told["colour"] == told
     else:
         text, _, is_error = meeting.told["colour"]
-        assert "was cancelled: it asks a person 'Which colour?', and this client does not" in text
+        why = "this client does not support elicitation"
+        if meeting.able == "able":
+            why = f"treefold cannot ask clients of protocol {meeting.told['version']} yet"
+        assert f"was cancelled: it asks a person 'Which colour?', and {why}" in text
+        assert "treefold answer" in text
         assert is_error
 
 

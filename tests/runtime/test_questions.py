@@ -19,7 +19,7 @@ from treefold import (
 )
 from treefold.core.errors import ClosedError, UnknownQuestionError
 from treefold.core.events import CallRequested
-from treefold.core.question import Answer
+from treefold.core.question import Answer, Question
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.trees.question_board import QuestionBoard
 from treefold.runtime.trees.tree import Tree
@@ -108,9 +108,8 @@ async def test_who_answers_after_somebody_quicker_is_told_so():
             return function(*args)
 
     loop_handle = BusyLoop(asyncio.get_running_loop(), 1.0)
-    question = board.ask(
-        1, tree, loop_handle, QuestionKind.Human, "How?", (), settled.append, "how"
-    )
+    asked = Question(id="", node_id=1, kind=QuestionKind.Human, text="How?", key="how")
+    question = board.ask(asked, tree, loop_handle, settled.append)
     with pytest.raises(UnknownQuestionError):
         board.answer(question.id, "So.", None)
     assert settled == []

@@ -316,6 +316,7 @@ def test_a_run_in_a_list_says_how_much_of_it_waits(observer: Observer):
         "state": "paused",
         "open": True,
         "parked": True,
+        "asleep_until": None,
         "source": None,
         "questions": 1,
     }
@@ -326,4 +327,9 @@ def test_a_run_in_a_list_says_how_much_of_it_waits(observer: Observer):
         "kind": "human",
         "text": "Deploy?",
         "choices": ["yes", "no"],
+        "form": None,
+        "default": None,
+        "expires": None,
+        "to": "",
+        "escalations": [],
     }

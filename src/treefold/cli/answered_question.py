@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from treefold.cli.asking_call import AskingCall, table_of
+from treefold.cli.form_prompt import fill_in, from_assignments
+from treefold.core.answer_form import fields_of
 from treefold.core.errors import InvalidValueError, UnknownQuestionError
 from treefold.core.question import Question
 from treefold.runtime.observe.observer import Observer
@@ -22,10 +24,15 @@ def find_question(
     The words are an id and a text, or one of them: the id can be left out if one question is open,
     and the text if the answer *has_args*.
 
+    The fields of a form may be given as words, ``city=Rome nights=3``. If nothing is given for a
+    form and a person is there, the fields are asked for.
+
     Raises:
         InvalidValueError: the answer is missing, or it could be for several questions.
         UnknownQuestionError: there is no such question.
     """
+    if (filled := _find_form(observer, words)) is not None:
+        return filled
     if len(words) > _MOST_WORDS:
         quoted = shlex.quote(" ".join(words[1:]))
         raise InvalidValueError(
@@ -42,6 +49,30 @@ def find_question(
     if not words and not has_args:
         raise InvalidValueError(f"the answer is missing: {_USAGE}")
     return _only(observer, found, *words), "".join(words)
+
+
+def _find_form(observer: Observer, words: Sequence[str]) -> tuple[Question, str] | None:
+    """Return the question whose form *words* fill in, or a person does, and the answer as JSON."""
+    found = observer.questions()
+    by_id = [one for one in found if words and one.id == words[0]]
+    question, rest = (by_id[0], words[1:]) if by_id else (None, words)
+    if question is None and len(found) == 1:
+        question = found[0]
+    if question is None or question.form is None:
+        return None
+    if rest:
+        text = from_assignments(question, rest)
+    elif not fields_of(question.form) or not sys.stdin.isatty():
+        return None
+    else:
+        print("\n".join(AskingCall.of(question, observer.stack).lines("? ")), file=sys.stderr)
+        text = fill_in(question, _read_line, lambda said: print(said, file=sys.stderr))
+    return None if text is None else (question, text)
+
+
+def _read_line(prompt: str) -> str | None:
+    print(prompt, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline() or None
 
 
 def _with_id(observer: Observer, found: Sequence[Question], id: str) -> Question:

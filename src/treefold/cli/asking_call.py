@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, TextIO
 
+from treefold.cli.form_prompt import form_lines
 from treefold.cli.output import aligned, columns
 from treefold.cli.word_wrap import WordWrap
 from treefold.core.frames import Frame
+from treefold.core.moments import in_words
 from treefold.core.question import Question, QuestionKind
 from treefold.core.truncation import truncate
 from treefold.views import data
@@ -68,7 +70,8 @@ class AskingCall:
         text = f"{kind}{readable(asked.text)}{choices}"
         if stream.isatty():
             text = WordWrap().feed(text, width - len(indent))
-        return [f"{indent}{line}" for line in text.split("\n")]
+        lines = [*text.split("\n"), *(f"  {line}" for line in form_lines(asked)), *_terms(asked)]
+        return [f"{indent}{line}" for line in lines]
 
 
 def table_of(calls: Sequence[AskingCall], stream: TextIO) -> list[str]:
@@ -85,6 +88,20 @@ def _cells(one: AskingCall, width: int) -> Sequence[str]:
     caller = "" if one.caller is None else f"{one.caller.path} {_signature(one.caller)}"
     call = truncate(_signature(one.call), min(_LONGEST_CALL, width * 2 // 5))
     return one.question.id, one.call.path, call, caller
+
+
+def _terms(asked: Question) -> list[str]:
+    """Return who is asked and until when, if that was said."""
+    terms = [f"for {printable(asked.to)}"] if asked.to else []
+    if asked.escalations:
+        later = asked.escalations[0]
+        terms.append(f"for {printable(later.to)} from {in_words(later.at)}")
+    if asked.expires is not None:
+        otherwise = (
+            "fails" if asked.default is None else printable(asked.default) or "an empty text"
+        )
+        terms.append(f"until {in_words(asked.expires)}, otherwise {otherwise}")
+    return [f"({'; '.join(terms)})"] if terms else []
 
 
 def _signature(frame: Frame) -> str:

@@ -21,6 +21,7 @@ from treefold.cli.options import (
     store_option,
     wait_option,
 )
+from treefold.core.errors import InvalidValueError
 from treefold.core.question import QuestionKind
 from treefold.core.states import NodeState
 from treefold.runtime.observe.observer import Observer
@@ -37,7 +38,7 @@ _POLL_INTERVAL: Final = 0.05  # seconds
 @command("answer", exit_codes=EXIT_CODES)
 @click.argument(
     "words",
-    metavar="[ID] [TEXT]",
+    metavar="[ID] [TEXT | FIELD=VALUE ...]",
     nargs=-1,
     help="the id of the question, such as 12-1, or its beginning; and the answer",
 )
@@ -56,6 +57,9 @@ def answer(words: tuple[str, ...], args: str | None, wait: float, store: str | N
     resume or cancel. A call in doubt, which may or may not have been made before a crash, takes
     retry, 'use: RESULT', fail or 'fail: why'. Yes and y stand for allow, no and n for deny, and
     the other way round. Write -- before a text that begins with a dash.
+
+    A question with a form takes JSON, or its fields one by one: 'treefold answer 8-1 city=Rome
+    nights=3'. Without an answer, the fields are asked for.
     """
     arguments = None if args is None else read_arguments(args, "--args")
     with observe(store) as observer:
@@ -64,6 +68,8 @@ def answer(words: tuple[str, ...], args: str | None, wait: float, store: str | N
 
         def done() -> str | None:
             view = observer.get_view(question.node_id)
+            if (why := observer.refusal(question.id)) is not None:
+                raise InvalidValueError(why)
             if question.id in {one.id for one in view.questions}:
                 return None
             return f"question {question.id} is answered"

@@ -25,9 +25,10 @@ def ps(store: str | None, *, json: bool) -> int:
     example: treefold ps
 
     A run that waits for a person is 'parked', and 'answered' from the answer until its program
-    resumes. One whose process has ended is 'interrupted', and its time ends with its last event.
-    'treefold questions' shows the questions, 'treefold tree ID' all of a run. A plain number means
-    an ID; the paths of a run's calls begin with its PATH.
+    resumes; one that only waits for a time is 'asleep'. One whose process has ended is
+    'interrupted', and its time ends with its last event. 'treefold questions' shows the questions,
+    'treefold tree ID' all of a run. A plain number means an ID; the paths of a run's calls begin
+    with its PATH.
     """
     with observe(store) as observer:
         trees = list_runs(observer)
@@ -69,6 +70,8 @@ def _cells(tree: Mapping[str, Any], now: float) -> Sequence[str]:
     state = tree["state"]
     if tree["parked"]:
         state = "parked" if tree["questions"] else "answered"
+        if tree["asleep_until"] is not None and not tree["questions"]:
+            state = "asleep"
     asked = str(tree["questions"] or "")
     source = "" if tree["source"] is None else f"fork of {tree['source']}"
     name = str(tree["id"]), str(tree["number"]), tree["function"]

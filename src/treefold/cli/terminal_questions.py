@@ -9,6 +9,8 @@ from functools import partial
 from typing import Final
 
 from treefold.cli.asking_call import AskingCall
+from treefold.cli.form_prompt import fill_in
+from treefold.core.answer_form import fields_of
 from treefold.core.errors import TreefoldError, UnknownNodeError
 from treefold.core.question import Question
 from treefold.core.views import NodeView
@@ -101,18 +103,27 @@ def _ask(
         prompt.print("\n".join(AskingCall.of(question, runtime.stack).lines("? ")))
     except UnknownNodeError:  # its run was deleted
         return True
-    while True:
-        with prompt.line_input("> "):
+    is_over = False  # the end of the input
+
+    def read(text: str) -> str | None:
+        nonlocal is_over
+        with prompt.line_input(text):
             line = lines.read(partial(_is_open, runtime, question), redraw)
             if line is None:
                 prompt.end_line()
-        if line is None:
+        is_over = line == ""
+        return line or None
+
+    while True:
+        has_fields = question.form is not None and bool(fields_of(question.form))
+        answer = fill_in(question, read, prompt.print) if has_fields else read("> ")
+        if is_over:
+            return False
+        if answer is None:
             prompt.print(_CLOSED)
             return True
-        if not line:
-            return False
         try:
-            runtime.answer(question.id, line.strip())
+            runtime.answer(question.id, answer.strip())
         except KeyError:  # it was closed meanwhile
             prompt.print(_CLOSED)
             return True

@@ -61,6 +61,20 @@ class RateAwaited(Event):
 
 
 @fact
+class BudgetAwaited(Event):
+    """The call waits for requests under way, for which the rest of a budget is reserved.
+
+    Example:
+        >>> from treefold.events import BudgetAwaited
+        >>> BudgetAwaited(2, 1767225600.0, "the runtime").owner
+        'the runtime'
+    """
+
+    at: float
+    owner: str  # of the budget
+
+
+@fact
 class RequestSent(Event):
     """A request with *inputs* was sent to the model.
 

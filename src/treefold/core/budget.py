@@ -22,8 +22,9 @@ class Budget:
     """Limits on money, tokens, time and requests to models; None means no limit.
 
     A request is sent only if it fits into the budget of its call and of every call above it. Its
-    size is estimated from the conversation so far. The length of the response cannot be known in
-    advance, so the last request, and others under way at the same time, may exceed the budget.
+    size is estimated from the conversation so far, and that of its answer from ``max_tokens`` or
+    from recent answers; both are reserved while it is under way, and others wait if no more is
+    left. A request alone needs room for its input only, so the last one may exceed the budget.
 
     Attributes:
         usd: US dollars. A model without a known price cannot be used with this limit.

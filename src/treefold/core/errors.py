@@ -467,6 +467,23 @@ class CancellationException(CallError):  # noqa: N818 - the name is part of the 
         return (CancellationException, (self.function, self.path, self.reason))
 
 
+class QuestionExpiredError(CallError, TimeoutError):
+    """Nobody answered a question in time, and it had no default.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime
+        >>> from treefold.errors import QuestionExpiredError
+        >>> async def deploy(ctx) -> str:
+        ...     return await ctx.ask("Deploy?", ["yes", "no"], expires=0.01)
+        >>> with Runtime() as runtime:
+        ...     try:
+        ...         runtime.invoke(CodeFunction(callable=deploy)).result()
+        ...     except QuestionExpiredError as error:
+        ...         print(error)
+        nobody answered 'Deploy?' in time; give a default=, or a later expires=
+    """
+
+
 class InDoubtError(CallError):
     """It is not known whether a call was done: its process ended, and a person chose 'fail'.
 

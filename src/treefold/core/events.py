@@ -353,18 +353,52 @@ class GuardsLifted(Event):
 
 @fact
 class QuestionAsked(Event):
-    """The call asked a question and waits for a person to answer it.
+    """The call asked a question and waits for a person to answer it, or sleeps.
+
+    A sleep is a question that nobody is asked (``QuestionKind.Sleep``), and that expires.
 
     Example:
         >>> from treefold.events import QuestionAsked
         >>> from treefold import Question, QuestionKind
         >>> question = Question(id="2-1", node_id=2, kind=QuestionKind.Human, text="Go on?")
         >>> QuestionAsked(2, 1767225600.0, question).to_json()["question"]
-        {'id': '2-1', 'node': 2, 'kind': 'human', 'text': 'Go on?', 'choices': []}
+        {'id': '2-1', 'node': 2, 'kind': 'human', 'text': 'Go on?', 'choices': [], ...}
     """
 
     at: float
     question: Question
+
+
+@fact
+class QuestionEscalated(Event):
+    """A question had no answer in time, and somebody else is asked; see its ``to``.
+
+    Example:
+        >>> from treefold.events import QuestionEscalated
+        >>> from treefold import Question, QuestionKind
+        >>> asked = Question(id="2-1", node_id=2, kind=QuestionKind.Human, text="?", to="team")
+        >>> QuestionEscalated(2, 1767225600.0, asked).question.to
+        'team'
+    """
+
+    at: float
+    question: Question  # as it is from now on
+
+
+@fact
+class QuestionNotified(Event):
+    """The ``notify`` of a runtime was called for a question.
+
+    Example:
+        >>> from treefold.events import QuestionNotified
+        >>> from treefold import Question, QuestionKind
+        >>> asked = Question(id="2-1", node_id=2, kind=QuestionKind.Human, text="Go on?")
+        >>> QuestionNotified(2, 1767225600.0, asked).question.id
+        '2-1'
+    """
+
+    at: float
+    question: Question  # as it is from now on
 
 
 @fact

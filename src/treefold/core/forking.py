@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from treefold.core.agent_events import (
+    BudgetAwaited,
     ConversationOpened,
     HookDecided,
     LeaseAwaited,
@@ -32,6 +33,8 @@ from treefold.core.events import (
     Event,
     GuardsAdded,
     QuestionAsked,
+    QuestionEscalated,
+    QuestionNotified,
     QuestionSettled,
     TreeForked,
     ValueSent,
@@ -42,7 +45,15 @@ from treefold.core.outside import is_outside
 from treefold.core.states import NodeState
 
 # What belongs to an attempt to send a request, beside that it was sent and failed.
-_ATTEMPT: Final = (LeaseAwaited, RateAwaited, RequestRetried)
+_ATTEMPT: Final = (BudgetAwaited, LeaseAwaited, RateAwaited, RequestRetried)
+# Events that have ids of calls or questions beside that of their own call.
+_WITH_IDS: Final = (
+    CallRequested,
+    QuestionAsked,
+    QuestionEscalated,
+    QuestionNotified,
+    QuestionSettled,
+)
 
 
 @lazy_dataclass(frozen=True)
@@ -183,7 +194,7 @@ def inherit(events: Sequence[Event], forked: TreeForked, *, in_place: bool = Fal
         return [_moved(event, new_ids, forked) for event in kept]
     found = list(kept)
     for place, event in enumerate(found):
-        if isinstance(event, CallRequested | QuestionAsked | QuestionSettled):
+        if isinstance(event, _WITH_IDS):
             found[place] = _moved(event, new_ids, forked)
         else:
             set_node(event, new_ids[event.node])
@@ -322,7 +333,7 @@ def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Even
                 return moved
             options = replace(event.options or CallOptions(), budget=forked.budget)
             return replace(moved, options=options)
-        case QuestionAsked():
+        case QuestionAsked() | QuestionEscalated() | QuestionNotified():
             id = _question_id(event.question.id, node)
             return replace(event, node=node, question=replace(event.question, id=id, node_id=node))
         case QuestionSettled():
@@ -430,6 +441,8 @@ def still_asked(events: Sequence[Event]) -> list[QuestionAsked]:
     for event in events:
         if isinstance(event, QuestionAsked):
             waiting[event.question.id] = event
+        elif isinstance(event, QuestionEscalated) and event.question.id in waiting:
+            waiting[event.question.id] = QuestionAsked(event.node, event.at, event.question)
         elif isinstance(event, QuestionSettled):
             waiting.pop(event.id, None)
         elif isinstance(event, CallEnded):

@@ -20,11 +20,11 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from importlib import import_module
-from typing import Any, ClassVar, Generic, Protocol, Self, cast, overload
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, cast, overload
 
 from typing_extensions import ParamSpec, TypeVar
 
@@ -62,6 +62,8 @@ R_co = TypeVar("R_co", default=Any, covariant=True)
 Deps_co = TypeVar("Deps_co", default=object, covariant=True)
 
 DEFAULT_QUEUE = "default"  # of calls that any worker may run
+
+NO_DEFAULT: Final[Any] = object()  # of a question
 
 # Whether a person has to approve a call that a model asks for: True, why, or code that decides it
 # from the arguments that the model wrote, by returning one of these.
@@ -659,16 +661,91 @@ class RunContext(Injected, Generic[Deps_co]):  # noqa: PLR0904 - the last five a
         Pass it to a service that ignores repeated requests with the same key.
         """
 
+    @overload
+    async def ask(
+        self,
+        text: str,
+        choices: Sequence[str] = (),
+        *,
+        default: str = ...,
+        expires: float | timedelta | datetime | None = None,
+        to: str = "",
+        escalate: Mapping[str, float | timedelta | datetime] | None = None,
+    ) -> str: ...
+
+    @overload
+    async def ask(
+        self,
+        kind: type[T],
+        text: str,
+        /,
+        *,
+        default: T = ...,
+        expires: float | timedelta | datetime | None = None,
+        to: str = "",
+        escalate: Mapping[str, float | timedelta | datetime] | None = None,
+    ) -> T: ...
+
+    # Checkers do not agree yet on what the type of Literal["a"] or int | None is.
+    @overload
+    async def ask(
+        self,
+        kind: Any,
+        text: str,
+        /,
+        *,
+        default: Any = ...,
+        expires: float | timedelta | datetime | None = None,
+        to: str = "",
+        escalate: Mapping[str, float | timedelta | datetime] | None = None,
+    ) -> Any: ...
+
     @abstractmethod
-    async def ask(self, text: str, choices: Sequence[str] = ()) -> str:
+    async def ask(
+        self,
+        text: Any,
+        choices: Any = (),
+        *,
+        default: Any = NO_DEFAULT,
+        expires: float | timedelta | datetime | None = None,
+        to: str = "",
+        escalate: Mapping[str, float | timedelta | datetime] | None = None,
+    ) -> Any:
         """Ask a person, and wait for the answer, for days if necessary.
+
+        ``ask("Deploy?", ["yes", "no"])`` returns one of the choices, or any text without them.
+        ``ask(Report, "How was it?")`` returns a value of that type, which is any that pydantic can
+        describe: a model, a Literal, bool, int, date, list[str].
 
         Meanwhile the lease is released and the node is Paused. The question is listed by
         ``runtime.questions()`` and answered with ``runtime.answer()``.
 
+        Args:
+            default: the answer if nobody answers in time; forms begin with it.
+            expires: when that is: seconds or a timedelta from now, or a datetime. It holds in
+                whichever process runs the call then.
+            to: who is asked, a name of your own; see ``Runtime(notify=...)``.
+            escalate: who is asked later if there is no answer, and when.
+
+        Raises:
+            QuestionExpiredError: nobody answered in time, and there is no default.
+            ClosedError: this call has ended.
+        """
+
+    @abstractmethod
+    async def sleep(self, duration: float | timedelta) -> None:
+        """Sleep for that time, in seconds or as a timedelta, for weeks if necessary.
+
+        With a store the time is recorded: the process may end meanwhile, and the call continues in
+        whichever runs then. The lease is released, and the node is Paused.
+
         Raises:
             ClosedError: this call has ended.
         """
+
+    @abstractmethod
+    async def sleep_until(self, time: datetime) -> None:
+        """Sleep until that time, which needs a time zone; else as ``sleep``."""
 
     @abstractmethod
     def give_up_lease(self) -> None:

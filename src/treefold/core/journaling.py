@@ -57,6 +57,8 @@ _KINDS: Final[dict[str, type[Event]]] = {
         events.GuardsAdded,
         events.GuardsLifted,
         events.QuestionAsked,
+        events.QuestionEscalated,
+        events.QuestionNotified,
         events.QuestionSettled,
         events.CallEnded,
         events.TreeForked,
@@ -66,6 +68,7 @@ _KINDS: Final[dict[str, type[Event]]] = {
         agent_events.ConversationOpened,
         agent_events.LeaseAwaited,
         agent_events.RateAwaited,
+        agent_events.BudgetAwaited,
         agent_events.RequestSent,
         agent_events.RequestRetried,
         agent_events.RequestFailed,
@@ -97,6 +100,8 @@ _NOT_REDACTED: Final[dict[type, set[str]]] = {
     HookGuard: {"hook", "name", "matcher", "version"},
     events.GuardsLifted: {"names"},
 }
+# After these a question is pending, as it is in the event.
+_ASKING: Final = (events.QuestionAsked, events.QuestionEscalated, events.QuestionNotified)
 _CALLS: Final = {CallRequested, CallInherited, TreeForked}
 _STATE_AFTER: Final[dict[type[Event], NodeState]] = {
     CallRequested: NodeState.Waiting,
@@ -126,8 +131,8 @@ def entry_of(event: Event, encoder: ValueEncoder, *, tree: int, number: int) -> 
     body: dict[str, Any] = {"v": VERSION, **_written(encoder, event)}
     question: Question | None = None
     settled: str | None = None
-    if isinstance(event, events.QuestionAsked):
-        question = _redacted(event.question, encoder)
+    if isinstance(event, _ASKING):
+        question = event.question.redacted(encoder.redacted)
         body["question"] |= {"k": event.question.id.partition("-")[2]}
     elif isinstance(event, events.QuestionSettled):
         settled = event.id
@@ -181,7 +186,7 @@ def _event_of(entry: Entry, decoder: ValueDecoder, upgrade: Upgrade) -> Event:
             body["at"] = entry.at
         if entry.call is not None:
             body.update(_call_fields(entry.call, kind))
-        elif kind is events.QuestionAsked:
+        elif kind in _ASKING:
             question = body["question"]
             question |= {"id": f"{entry.node}-{question.pop('k')}", "node_id": entry.node}
         elif kind is events.QuestionSettled:
@@ -223,17 +228,6 @@ def _call_fields(call: Call, kind: type[Event]) -> dict[str, Any]:
     else:
         found = {"parent": call.parent or None, "index": call.index}
     return found | {"key": call.key, "function": call.function, "is_agent": call.idles}
-
-
-def _redacted(question: Question, encoder: ValueEncoder) -> Question:
-    return Question(
-        id=question.id,
-        node_id=question.node_id,
-        kind=question.kind,
-        text=encoder.redacted(question.text),
-        choices=tuple(map(encoder.redacted, question.choices)),
-        key=question.key,
-    )
 
 
 def _json(body: dict[str, Any]) -> str:

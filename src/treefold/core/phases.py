@@ -11,7 +11,7 @@ from typing import NamedTuple
 class PhaseKind(StrEnum):
     """What a call waited for."""
 
-    Queued = "queued"  # to be started, a lease, a slot, a rate, the next attempt
+    Queued = "queued"  # to be started, a lease, a slot, a rate, the next attempt, a time
     Model = "model"  # a request was under way
     Person = "person"  # it was paused, or had an open question
     Down = "down"  # no process ran it, nor any call below it

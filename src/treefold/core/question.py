@@ -1,9 +1,9 @@
 """Questions, which wait for a person, and their answers."""
 
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from treefold.core.budget import amounts_in, as_text
 from treefold.core.errors import InvalidValueError
@@ -38,6 +38,15 @@ class QuestionKind(StrEnum):
     InDoubt = "in_doubt"  # it is not known whether a call was done
     Paused = "paused"  # a call was paused, and waits to be resumed
     Budget = "budget"  # a request does not fit into a budget, and waits for a larger one
+    Sleep = "sleep"  # nobody is asked: a call sleeps, and time answers
+
+
+@lazy_dataclass(frozen=True)
+class Escalation:
+    """Who is asked instead, if a question has no answer at this time."""
+
+    at: float  # in seconds since the epoch
+    to: str
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -47,8 +56,15 @@ class Question:
     Attributes:
         node_id: the call that waits.
         kind: why a person has to answer.
-        choices: the possible answers; if empty, any text is an answer.
+        choices: the possible answers; if empty, any text is an answer, unless there is a *form*.
+        form: the JSON Schema of the answer, which is given as JSON.
+        default: the answer, as text, when the question expires; None if there is none.
+        expires: when it does, in seconds since the epoch.
+        to: who is asked, a name of your own.
+        escalations: who is asked later, in the order of time.
         key: identifies the question among those of its call, also after a restart.
+        notified: whether ``Runtime(notify=...)`` was called for it.
+        deadline: when the call that asks, or one above it, is stopped.
 
     Example:
         >>> from treefold import CodeFunction, Runtime
@@ -68,7 +84,41 @@ class Question:
     kind: QuestionKind
     text: str
     choices: tuple[str, ...] = ()
+    form: Mapping[str, Any] | None = None
+    default: str | None = None
+    expires: float | None = None
+    to: str = ""
+    escalations: tuple[Escalation, ...] = ()
     key: str = field(default="", compare=False, repr=False, metadata=HIDDEN)
+    notified: bool = field(default=False, compare=False, repr=False, metadata=HIDDEN)
+    deadline: float | None = field(default=None, compare=False, repr=False, metadata=HIDDEN)
+
+    @property
+    def changes_at(self) -> float | None:
+        """When it expires, or somebody else is asked."""
+        times = [self.expires, *(one.at for one in self.escalations[:1])]
+        return min([at for at in times if at is not None], default=None)
+
+    @property
+    def due(self) -> float | None:
+        """When the call that asks has to run, although nobody has answered."""
+        times = (self.changes_at, self.deadline)
+        return min([at for at in times if at is not None], default=None)
+
+    @property
+    def asks_people(self) -> bool:
+        """Whether a person may answer it."""
+        return self.kind is not QuestionKind.Sleep
+
+    def redacted(self, redact: Callable[[str], str]) -> "Question":
+        """Return the question with *redact* applied to its texts."""
+        return replace(
+            self,
+            text=redact(self.text),
+            choices=tuple(map(redact, self.choices)),
+            form=None if self.form is None else _redacted_data(self.form, redact),
+            default=None if self.default is None else redact(self.default),
+        )
 
     def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:
         """Return the question as JSON data; texts are cut after *limit* characters."""
@@ -79,12 +129,16 @@ class Question:
         # In journals of version 1, the key does not identify one of several failed tool calls.
         return self.kind is kind and self.key in {key, key.partition(":")[0]}
 
-    def checked(self, text: str, args: Mapping[str, Any] | None = None) -> "Answer":
+    def checked(self, text: Any, args: Mapping[str, Any] | None = None) -> "Answer":
         """Return *text* and *args* as an Answer to this question.
+
+        If the question has a form, *text* may be any value that has a JSON form.
 
         Raises:
             InvalidValueError: they are not a possible answer; the message lists the choices.
         """
+        if self.form is not None and args is None:
+            return Answer(self._filled(self.form, text))
         if not isinstance(text, str) or not isinstance(args, Mapping | None):
             raise InvalidValueError(
                 f"the answer to question {self.id} must be a str, and args a mapping or None, got"
@@ -106,6 +160,14 @@ class Question:
                 )
             return Answer(choice, rest.strip())
         return Answer(self._choice(text, text) if self.choices else text)
+
+    def _filled(self, form: Mapping[str, Any], value: Any) -> str:
+        """Return a value that fits *form*, as JSON text."""
+        from treefold.core.answer_form import checked_value  # noqa: PLC0415 - few have a form
+        from treefold.core.plain import to_plain  # noqa: PLC0415
+
+        plain = value if isinstance(value, str) else to_plain(value, "the answer")
+        return checked_value(form, plain, f"that does not answer question {self.id}")
 
     def _approval(self, text: str, args: Mapping[str, Any] | None) -> "Answer":
         word, _, why = text.partition(":")
@@ -143,6 +205,7 @@ class Answer:
     text: str
     reason: str = ""  # the text after the choice and a colon
     args: Mapping[str, Any] | None = None  # edited arguments
+    expired: bool = False  # nobody answered in time; *text* is the default, if there was one
 
 
 class QuestionKey(StrEnum):
@@ -163,6 +226,18 @@ def key_of(text: str) -> str:
     from hashlib import blake2b  # noqa: PLC0415 - loads OpenSSL, and most programs ask nothing
 
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _redacted_data(data: Any, redact: Callable[[str], str]) -> Any:
+    """Return JSON data with *redact* applied to its texts."""
+    if isinstance(data, str):
+        return redact(data)
+    if isinstance(data, Mapping):
+        items = cast("Mapping[str, Any]", data).items()
+        return {name: _redacted_data(value, redact) for name, value in items}
+    if isinstance(data, list):
+        return [_redacted_data(value, redact) for value in cast("list[Any]", data)]
+    return data
 
 
 def ends_pause(question: Question, answer: Answer) -> bool:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 from treefold.core.agent_events import (
+    BudgetAwaited,
     ConversationOpened,
     HookDecided,
     LeaseAwaited,
@@ -39,6 +40,8 @@ from treefold.core.events import (
     GuardsLifted,
     ProcessDied,
     QuestionAsked,
+    QuestionEscalated,
+    QuestionNotified,
     QuestionSettled,
     TreeForked,
     TreeHeldBack,
@@ -287,12 +290,23 @@ class CallRecord:
 
     def _pause(self, event: CallPaused) -> None:
         self.state, self.status = NodeState.Paused, event.reason
-        self._wait_for_person(event.at)
+        if self._is_asleep:
+            open_phase(self._phases(), PhaseKind.Queued, event.at)
+        else:
+            self._wait_for_person(event.at)
 
     def _resume(self, event: CallResumed) -> None:
         self.state, self.status = NodeState.Running, RUNS
+        close_phase(self._phases(), event.at)
         if not self.questions:
             end_person(self._phases(), event.at)
+
+    @property
+    def _is_asleep(self) -> bool:
+        """Whether it waits, and only for a time."""
+        return bool(self.questions) and not any(
+            question.asks_people for question in (self.questions or {}).values()
+        )
 
     def _wait_for_person(self, at: float) -> None:
         phases = self._phases()
@@ -345,7 +359,13 @@ class CallRecord:
         self.questions = self.questions or {}
         self.asked = self.asked or {}
         self.questions[event.question.id] = self.asked[event.question.id] = event.question
-        self._wait_for_person(event.at)
+        if event.question.asks_people:
+            self._wait_for_person(event.at)
+
+    def _update_question(self, event: QuestionEscalated | QuestionNotified) -> None:
+        question = event.question
+        if self.questions is not None and self.asked is not None and question.id in self.questions:
+            self.questions[question.id] = self.asked[question.id] = question
 
     def _settle(self, event: QuestionSettled) -> None:
         if self.questions is not None:
@@ -411,6 +431,10 @@ class CallRecord:
         self.status = "waits until its request fits into the rate"
         if event.seconds:
             self.status += f", for {event.seconds:.3g} s"
+        open_phase(self._phases(), PhaseKind.Queued, event.at)
+
+    def _await_budget(self, event: BudgetAwaited) -> None:
+        self.status = f"waits for other requests that the budget of {event.owner} is reserved for"
         open_phase(self._phases(), PhaseKind.Queued, event.at)
 
     def _request(self, event: RequestSent) -> None:
@@ -488,6 +512,8 @@ class CallRecord:
         CallInherited: _inherit,
         CallReopened: _run_again,
         QuestionAsked: _ask,
+        QuestionEscalated: _update_question,
+        QuestionNotified: _update_question,
         QuestionSettled: _settle,
         NoticeGiven: _notice,
         ProcessDied: _take_up,
@@ -500,6 +526,7 @@ class CallRecord:
         HookDecided: _decide,
         LeaseAwaited: _await_lease,
         RateAwaited: _await_rate,
+        BudgetAwaited: _await_budget,
         RequestSent: _request,
         RequestRetried: _retry,
         RequestFailed: _fail,

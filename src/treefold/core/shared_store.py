@@ -195,8 +195,33 @@ class StoredAccount:
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What a request may take, its answer included, and what it takes without an answer.
+
+    Attributes:
+        tokens: what is reserved for it.
+        usd: the same in US dollars, 0 if no budget is in dollars.
+        least_tokens: what it takes at least; it is sent only if that fits.
+        least_usd: the same in US dollars.
+
+    Example:
+        >>> from treefold.stores import Estimate
+        >>> Estimate(tokens=9_000, least_tokens=800).usd
+        Decimal('0')
+    """
+
+    tokens: int
+    usd: Decimal = Decimal(0)
+    least_tokens: int = 0
+    least_usd: Decimal = Decimal(0)
+
+
+@lazy_dataclass(frozen=True, kw_only=True)
 class Overdrawn:
     """The account that a request does not fit into, and what is spent and reserved there.
+
+    Attributes:
+        must_wait: it may fit when requests that are under way have ended.
 
     Example:
         >>> from decimal import Decimal
@@ -209,6 +234,7 @@ class Overdrawn:
     calls: int
     tokens: int
     usd: Decimal
+    must_wait: bool = False
 
 
 class TakenSlots(Protocol):
@@ -431,14 +457,14 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         accounts: Sequence[StoredAccount],
         *,
         id: UUID,
-        tokens: int,
-        usd: Decimal,
+        estimate: Estimate,
         ownership: Ownership,
     ) -> Overdrawn | None:
         """Reserve a request in each account, or in none.
 
-        If another worker adopts the drive before ``charge`` is called, the request is charged with
-        what is reserved here. Reserving the same *id* twice does no harm.
+        It fits if the whole *estimate* is left beside what is reserved, or if no other request is
+        under way and the least of it is left. What the owner of a drive has reserved when it dies
+        counts as spent. Reserving the same *id* twice does no harm.
 
         Returns:
             None, or the first account that it does not fit into.

@@ -3,6 +3,7 @@
 from typing import Final
 
 from treefold.core.phases import Phase, PhaseKind
+from treefold.core.question import Question
 from treefold.core.record import RUNS, CallRecord
 from treefold.core.usage import NO_COST, NO_USAGE
 from treefold.core.views import NodeView
@@ -64,12 +65,17 @@ def _view_of(record: CallRecord) -> NodeView:
         status=f"held back: {record.held_back}" if record.held_back else status,
         held_back=record.held_back,
         notices=tuple(record.notices),
-        questions=tuple(record.questions.values()) if record.questions else (),
+        questions=_questions_of(record),
         started_at=record.started_at,
         ended_at=record.ended_at,
         update_seqnum=changed,
         phases=_phases_of(record),
     )
+
+
+def _questions_of(record: CallRecord) -> tuple[Question, ...]:
+    """Return the open questions to people; a call that only sleeps has none."""
+    return tuple(asked for asked in (record.questions or {}).values() if asked.asks_people)
 
 
 def _phases_of(record: CallRecord) -> tuple[Phase, ...]:

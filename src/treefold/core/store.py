@@ -6,6 +6,7 @@ handles ids, states and texts; it does not interpret them.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import field
@@ -81,7 +82,8 @@ class Entry:
         texts: the long texts that it references, by hash; set only when it is written.
         call: set on the first entry of a node, and on no other.
         state: the new state of the node, if the event changes it.
-        question: a question that is pending from now on.
+        question: a question that is pending from now on, and replaces one with the same id. A
+            question that asks no people is a call that sleeps; both may be due at some time.
         settled: the id of a question that is no longer pending; the end of a node settles all of
             its own.
         at: when it happened, in seconds since the epoch, if known.
@@ -116,7 +118,10 @@ def largest_part(entry: Entry) -> int:
     """Return the size in bytes of the largest part of *entry* that a store keeps in one piece."""
     sizes = [_bytes(text) for text in entry.texts.values()]
     asked, call = entry.question, entry.call
-    said = () if asked is None else (json.dumps([asked.text, asked.choices]),)
+    said = ()
+    if asked is not None:
+        form = None if asked.form is None else {**asked.form}
+        said = (json.dumps([asked.text, asked.choices, asked.default, form]),)
     sizes.append(_bytes(entry.body, *said))
     if call is not None:
         sizes.append(_bytes(call.key, call.function))
@@ -135,14 +140,16 @@ class TreeRow:
         key: the key of its top-level call, as stored: ``=name``, or ``#id`` for a call without a
             key. An Observer returns the plain name.
         open: whether any of its nodes has not ended.
-        parked: whether it is open, and each of its open nodes has a pending question, or idles and
-            has an open child: nothing can continue until a question is answered.
+        parked: whether it is open, and each of its open nodes has a pending question or sleeps, or
+            idles and has an open child: nothing can continue until a question is answered, or a
+            time has come.
         started: when its top-level call began to run, in seconds since the epoch.
         ended: when that call ended.
         last: when its last event happened, if it is open and the time is known.
         driven: whether it is open, and a living process runs it now; in a store with one owner,
             whether there is an owner.
         owner: the name of the worker that runs it, in a store with several.
+        asleep_until: when the first of its calls that sleep wakes, in seconds since the epoch.
 
     Example:
         >>> from treefold.stores import Call, Entry, MemoryStore
@@ -167,6 +174,7 @@ class TreeRow:
     last: float | None = None
     driven: bool = False
     owner: str | None = None
+    asleep_until: float | None = None
 
 
 @lazy_dataclass(frozen=True)
@@ -288,10 +296,19 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         ...
 
     def questions(self, *, answered: bool = False) -> list[Question]:
-        """Return the pending questions, oldest first.
+        """Return the pending questions to people, oldest first.
 
         Those to which an answer was posted are pending until the owner has settled them; they are
         included if *answered* is set.
+        """
+        ...
+
+    def timers(
+        self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None
+    ) -> list[tuple[float, int]]:
+        """Return the times at which pending questions and sleeps are due, and their trees.
+
+        They are greater than *after* and at most *until*, the earliest first.
         """
         ...
 

@@ -15,6 +15,7 @@ from treefold.mcp.content import error_text, to_value
 from treefold.mcp.errors import McpConnectionError, McpToolError
 from treefold.mcp.function import McpTool
 from treefold.mcp.output import wraps_result
+from treefold.mcp.result_schema import ResultSchema
 from treefold.mcp.secrets import Secrets
 from treefold.runtime.loops.resource_task import ResourceTask
 from treefold.toolbox.shell.output import plain_text
@@ -58,6 +59,7 @@ class Connection:
         self._secrets = secrets
         self._owner = ResourceTask(self._client(), f"MCP server {label}")
         self._wrapping = frozenset[str]()  # tools that wrap their results
+        self._results: dict[str, ResultSchema] = {}  # of tools that have an output schema
 
     async def open(self, seconds: float | None) -> list[McpTool]:
         """Connect to the server and return its tools, both within *seconds*."""
@@ -104,7 +106,12 @@ class Connection:
             raise McpConnectionError(
                 f"MCP server {self._label} cannot list its tools: {error}"
             ) from None
-        self._wrapping = frozenset(tool.name for tool in found if tool.wraps_result)
+        self._wrapping = frozenset(tool.name for tool in found if wraps_result(tool.output_schema))
+        self._results = {
+            tool.name: ResultSchema(tool.output_schema)
+            for tool in found
+            if tool.output_schema is not None
+        }
         return found
 
     async def call(
@@ -124,6 +131,14 @@ class Connection:
             ) from None
         if result.is_error:
             raise McpToolError(self._scrubbed(error_text(result, max_chars)))
+        if (schema := self._results.get(tool)) is not None:
+            if "structured_content" not in result.model_fields_set:
+                raise McpToolError(
+                    "invalid response: it lacks the content that its schema promises"
+                )
+            if (fault := schema.fault(result.structured_content)) is not None:
+                fault = truncate_middle(self._scrubbed(fault), _LONGEST_CAUSE)
+                raise McpToolError(f"invalid response: {fault}")
         return to_value(result, max_chars, wrapped=tool in self._wrapping)
 
     async def aclose(self) -> None:
@@ -134,6 +149,8 @@ class Connection:
     async def _client(self) -> AsyncGenerator[Client, None]:
         info = types.Implementation(name="treefold", version=__version__)
         async with Client(self._transport.streams(), client_info=info, cache=None) as client:
+            # It would use ``re`` for the patterns of the server, which may never end.
+            client.session.validate_tool_result = _accept
             yield client
 
     async def _request(self, work: Callable[[Client], Coroutine[Any, Any, R]]) -> R:
@@ -165,6 +182,10 @@ class Connection:
         return self._secrets.scrub(text)
 
 
+async def _accept(name: str, result: types.CallToolResult) -> None:
+    """Accept each result: ``Connection.call`` checks it."""
+
+
 def _tool(tool: types.Tool) -> McpTool:
     hints = tool.annotations or types.ToolAnnotations()
     return McpTool(
@@ -174,7 +195,7 @@ def _tool(tool: types.Tool) -> McpTool:
         read_only=bool(hints.read_only_hint),
         idempotent=bool(hints.idempotent_hint),
         destructive=bool(hints.destructive_hint),
-        wraps_result=wraps_result(tool.output_schema),
+        output_schema=tool.output_schema,
     )
 
 

@@ -20,7 +20,7 @@ class McpTool:
     read_only: bool = False
     idempotent: bool = False
     destructive: bool = False
-    wraps_result: bool = False  # in an object, as ``{"result": ...}``
+    output_schema: JsonSchema | None = None
 
 
 class ToolCaller(Protocol):

@@ -7,10 +7,12 @@ from typing import Any, Final
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 
 from treefold.agents.approval import ModelCallGate
 from treefold.agents.calls import error_text
+from treefold.core.answer_form import fields_of, form_in_words
 from treefold.core.call_request import CallRequest
 from treefold.core.decisions import RuleChain, Rules
 from treefold.core.errors import InvalidValueError, UnknownQuestionError
@@ -24,6 +26,11 @@ from treefold.runtime.runtime import Runtime
 from treefold.version import __version__
 
 _ANSWER: Final = "answer"
+# What a form of the protocol may say of a field.
+_KNOWN: Final = frozenset({
+    "type", "title", "description", "enum", "format", "default",
+    "minLength", "maxLength", "minimum", "maximum",
+})  # fmt: skip
 
 Request = ServerRequestContext[Any, Any]
 
@@ -97,14 +104,12 @@ class ToolServer:
 
     async def _elicit(self, request: Request, node: Node, question: Question) -> None:
         session = request.session
-        supported = session.client_capabilities
-        if supported is None or supported.elicitation is None or not session.can_send_request:
-            if self._runtime.store is not None:  # anyone can answer it by way of the journal
-                return
-            node.cancel(
-                f"it asks a person {question.text!r}, and this client does not support elicitation"
-                " during a call"
-            )
+        if why := _why_not_asked(session):
+            if self._runtime.store is None:  # otherwise anyone can answer by way of the journal
+                node.cancel(
+                    f"it asks a person {question.text!r}, and {why}; serve it with a store"
+                    " (treefold mcp --store run.db), and answer with: treefold answer"
+                )
             return
         text = question.text
         while True:
@@ -114,7 +119,9 @@ class ToolServer:
                 return
             try:
                 # In a thread, which may wait for a lock of another program; the loop must not.
-                answer = str(reply.content.get(_ANSWER, ""))
+                given: Any = dict(reply.content)
+                answer = given if _is_flat(question) else given.get(_ANSWER, "")
+                answer = str(answer) if question.form is None else answer
                 await asyncio.to_thread(self._runtime.answer, question.id, answer)
             except UnknownQuestionError:  # answered elsewhere
                 return
@@ -126,6 +133,18 @@ class ToolServer:
     def _unknown(self, name: str) -> str:
         hint = did_you_mean(name, self._functions, then=" ")
         return f"there is no tool {name!r}; {hint}tools: {', '.join(self._functions)}"
+
+
+def _why_not_asked(session: ServerSession) -> str:
+    """Return why the client cannot be asked a question during a call; empty if it can be."""
+    supported = session.client_capabilities
+    if supported is None or supported.elicitation is None:
+        return "this client does not support elicitation"
+    if not session.can_send_request:
+        # From 2026-07-28 on a server may not send requests: the call has to end, and the client
+        # repeats it with the answer.
+        return f"treefold cannot ask clients of protocol {session.protocol_version} yet"
+    return ""
 
 
 async def _call_result(node: Node, output: OutputSchema | None) -> types.CallToolResult:
@@ -155,7 +174,32 @@ def _below(view: NodeView) -> Iterator[NodeView]:
 
 
 def _form(question: Question) -> dict[str, Any]:
+    """Return the form by which a client asks its user: an object of simple fields."""
     answer: dict[str, Any] = {"type": "string"}
     if question.choices:
         answer["enum"] = list(question.choices)
+    elif question.form is not None and _is_flat(question):
+        fields = fields_of(question.form)
+        properties = {field.name: _plain(field.form) for field in fields}
+        required = [field.name for field in fields if field.is_required]
+        return {"type": "object", "properties": properties, "required": required}
+    elif question.form is not None and _is_simple(question.form):
+        answer = _plain(question.form)
+    elif question.form is not None:
+        answer["description"] = f"as JSON: {form_in_words(question.form, question.form)}"
     return {"type": "object", "properties": {_ANSWER: answer}, "required": [_ANSWER]}
+
+
+def _is_flat(question: Question) -> bool:
+    """Whether a question asks for an object of fields that a client can show."""
+    fields = [] if question.form is None else fields_of(question.form)
+    return bool(fields) and all(_is_simple(field.form) for field in fields)
+
+
+def _is_simple(form: Mapping[str, Any]) -> bool:
+    return form.get("type") in {"string", "integer", "number", "boolean"}
+
+
+def _plain(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the protocol knows of the schema of a field."""
+    return {name: value for name, value in form.items() if name in _KNOWN}

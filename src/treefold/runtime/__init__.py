@@ -17,6 +17,7 @@ The modules and folders, each of which imports only from those below it:
 ``recovery``        Recovery: resumes the trees of earlier processes
 ``engine``          Engine: ids, keys, starting calls and attaching to recorded ones
 ``tree_registry``   TreeRegistry: finds nodes by id, knows the open trees, deletes trees
+``unread_nodes``    top-level calls of finished trees in a list, each of which is read when used
 ``context``         Context: what a function can ask of the framework while it runs
 ``observe/``        Observer: watches and controls the runs of another process
 ``durable/``        the journal: JournalWriter, Loader, the inbox

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -14,6 +15,7 @@ from treefold.core.deps import DepsSource
 from treefold.core.errors import InvalidValueError, NoParentSessionError, UsageError
 from treefold.core.frames import Frame
 from treefold.core.function import (
+    NO_DEFAULT,
     Function,
     Node,
     RunContext,
@@ -21,6 +23,7 @@ from treefold.core.function import (
     checked_function,
     checked_timeout,
 )
+from treefold.core.moments import moment_of
 from treefold.core.question import Answer, QuestionKind
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.stack import frames_to
@@ -64,11 +67,12 @@ class Starter(Protocol):
 class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
     """The RunContext of one node, or of a runtime outside any call."""
 
-    __slots__ = ("_node", "_starter")
+    __slots__ = ("_node", "_sleeps", "_starter")
 
     def __init__(self, starter: Starter, node: CallNode | None) -> None:
         self._starter = starter
         self._node = node
+        self._sleeps = 0  # how often the call has begun to sleep
 
     def __repr__(self) -> str:
         return f"<RunContext of {self._node or self.runtime}>"
@@ -170,13 +174,39 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
     def idempotency_key(self) -> str:
         return f"{self.runtime.id}-{self.node.stable_id}"
 
-    async def ask(self, text: str, choices: Sequence[str] = ()) -> str:
-        if isinstance(choices, str) or not all(isinstance(c, str) for c in (text, *choices)):
-            raise InvalidValueError(
-                f"a question must be a string and its choices a list of strings, got {text!r} and"
-                f" {choices!r}"
-            )
-        return (await self.ask_person(QuestionKind.Human, text, choices)).text
+    async def ask(
+        self,
+        text: Any,
+        choices: Any = (),
+        *,
+        default: Any = NO_DEFAULT,
+        expires: float | timedelta | datetime | None = None,
+        to: str = "",
+        escalate: Mapping[str, float | timedelta | datetime] | None = None,
+    ) -> Any:
+        from treefold.runtime.questions.typed import Terms, ask_for, ask_text  # noqa: PLC0415
+
+        terms = Terms(default, expires, to, escalate or {})
+        if isinstance(text, str):
+            return await ask_text(self.node, text, choices, terms)
+        return await ask_for(self.node, text, choices, terms)
+
+    async def sleep(self, duration: float | timedelta) -> None:
+        if isinstance(duration, datetime):
+            raise InvalidValueError(f"sleep_until(...) takes a datetime, got {duration!r}")
+        await self._sleep(moment_of(duration, "the duration of a sleep"))
+
+    async def sleep_until(self, time: datetime) -> None:
+        if not isinstance(time, datetime):
+            raise InvalidValueError(f"sleep_until takes a datetime, not {time!r}; see sleep(...)")
+        await self._sleep(moment_of(time, "the time to sleep until"))
+
+    async def _sleep(self, until: float) -> None:
+        from treefold.runtime.questions.sleep import sleep  # noqa: PLC0415 - few calls sleep
+
+        # When the call is run again, its first sleep is the first of the process before.
+        self._sleeps += 1
+        await sleep(self.node, until, str(self._sleeps))
 
     def give_up_lease(self) -> None:
         if self._node is not None:

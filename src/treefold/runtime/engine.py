@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from treefold.core.call_keys import named, of_arguments
 from treefold.core.call_request import CallRequest
@@ -149,6 +149,15 @@ class TreeLoader(Protocol):
         """Return the tree with this id and all of its records, from *events* if given."""
         ...
 
+    @property
+    def unread(self) -> WeakValueDictionary[int, CallNode]:
+        """The top-level calls that were listed, and whose trees were not read yet."""
+        ...
+
+    def recorded(self) -> int:
+        """Return how many characters were recorded."""
+        ...
+
     def version_of(self, function: Function) -> str:
         """Return the version of *function*."""
         ...
@@ -222,6 +231,7 @@ class Engine:
         """Record all calls in the journal of *loader*, and find earlier ones there."""
         self._loader, self._journal, self.resumer = loader, loader.journal, resumer
         self.source, self.keys.store = loader.source, loader.store
+        self._trees.recorded = loader.recorded
 
     def _new_tree(self, request: CallRequest) -> NewTree:
         if self.placement is not None:
@@ -522,7 +532,7 @@ class Engine:
     def note_finished(self, node: CallNode) -> None:
         """Note that a call has ended which another process ran: its tree can be read again."""
         if node.parent is None:
-            self._trees.note_finished(node)
+            self._trees.drop(node)
 
     def load(self, id: int, events: list[Event] | None = None) -> CallNode:
         """Return the top-level node of the tree with this id, loading the tree if need be.
@@ -536,7 +546,7 @@ class Engine:
         nodes = self._nodes_of(self._loader.load(id, events))
         self._trees.add_missing(nodes.values())
         if nodes[id].has_ended:
-            self._trees.note_finished(nodes[id])
+            self._trees.drop(nodes[id])
         return nodes[id]
 
     def load_call(self, tree: int, id: int, events: list[Event], journal: Recorder) -> CallNode:
@@ -551,13 +561,20 @@ class Engine:
 
     def _nodes_of(self, tree: Tree) -> dict[int, CallNode]:
         """Make the nodes of a tree that was read, each after its caller."""
+        from treefold.runtime.unread_nodes import complete  # noqa: PLC0415 - only for stores
+
         assert self._loader is not None  # it was read from a store
         nodes: dict[int, CallNode] = {}
         for record in tree.records:
             parent = record.requested.parent
             above = None if parent is None else nodes[parent]
             request = self._loader.request_of(record)
-            node = self._node(record, request, self._loop_handle(), tree, above)
+            loop_handle = self._loop_handle()
+            unread = self._loader.unread.pop(tree.id, None) if above is None else None
+            if unread is None:
+                node = self._node(record, request, loop_handle, tree, above)
+            else:
+                node = complete(unread, record, request, tree, loop_handle, self.services)
             nodes[node.id] = node
             if above is not None:
                 above.calls.next_sequence = max(above.calls.next_sequence, node.sequence + 1)

@@ -215,7 +215,8 @@ class Forks:
             # What was given for one call serves this process.
             give_deps(root, engine.services, deps.source)
         for one in made.asked:
-            self._recovery.take_over(one.question, root.loop_handle)
+            if one.question.asks_people:
+                self._recovery.take_over(one.question, root.loop_handle)
         if edit is not None and edit.model is not None:
             node = engine.loaded(made.changed)
             assert node is not None  # it has just been loaded

@@ -2,12 +2,14 @@
 
 An unfinished tree is resumed from its root: the top-level call is started again, and each call that
 it makes again is looked up in the journal. Agents continue after their last response, code runs
-from its beginning. A tree in which everything waits for a person is parked until one answers.
+from its beginning. A tree in which everything waits for a person, or sleeps, is parked until one
+answers or the time has come.
 """
 
 import logging
 import os
 import platform
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -23,6 +25,7 @@ from treefold.core.store import Store, TreeRow, nonblocking
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.deps import give_deps
+from treefold.runtime.durable.commands import write_command
 from treefold.runtime.durable.crash_trials import CrashTrials
 from treefold.runtime.durable.inbox import Inbox
 from treefold.runtime.durable.journal_events import JournalEvents
@@ -38,6 +41,7 @@ from treefold.runtime.loops.threads import finish_in_thread
 from treefold.runtime.readiness import hold_back, lift, why_held_back
 from treefold.runtime.trees.question_board import GRACE
 from treefold.runtime.trees.run_log import name_of, questions_command
+from treefold.runtime.unread_nodes import FinishedTrees
 from treefold.stores.opening import open_store
 
 log = logging.getLogger(__name__)
@@ -60,7 +64,8 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         self.store = loader.store
         self.why_held_back = partial(why_held_back, engine=engine, loader=loader)
         self.inbox = Inbox(self.journal)
-        self.parked: set[int] = set()  # trees that wait for a person
+        self.finished = FinishedTrees(loader, engine.loaded, engine.find)
+        self.parked: set[int] = set()  # trees that wait for a person or a time
         self.recovered: dict[int, None] = {}  # open trees of earlier processes that can be resumed
         self._board = engine.services.board
         self.loader = loader
@@ -74,6 +79,10 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         self.held_back: set[int] = set()  # trees that this process cannot run
         self.deleting: set[int] = set()  # trees that must not be forked any more
         self.forking: list[int] = []  # trees that must not be deleted now
+        self._asleep: set[int] = set()  # those that waited for a time at the start
+        self._timers_until = 0.0  # the timers of parked trees until then have been noted
+        if not is_shared(loader.store):
+            self._board.timers.on_expiry = self._expire
         engine.use_journal(loader, self)
 
     # Resuming
@@ -91,25 +100,64 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
             elif row.parked:
                 self.recovered[row.id] = None
                 self.parked.add(row.id)
+                if row.asleep_until is not None:
+                    self._asleep.add(row.id)
             else:
                 opened.append(row)
         for question in self.store.questions(answered=True):
             self.take_over(question, loop_handle)
+            self._board.tell_people(question)
         for row in [*unknown, *opened]:
             self._resume_or_leave(row)
         self._trials.begin()
         if self.parked:
             loop_handle.call_later(GRACE, self._log_parked)
+            self._wake_due(loop_handle)
+
+    def _wake_due(self, loop_handle: LoopHandle) -> None:
+        """Wake the parked trees whose time has come, and set an alarm for the next one.
+
+        Trees that run in this process have alarms of their own.
+        """
+        if self.is_suspended:
+            return
+        now = time.time()
+        try:
+            due = self.store.timers(after=self._timers_until, until=now)
+            following = self.store.timers(after=now, limit=1)
+        except (StoreError, ClosedError) as error:
+            log.debug("the timers cannot be read: %s", error)
+            following = [(now + _MOMENT, 0)]
+        else:
+            self._timers_until = now
+            for _, tree in due:
+                self._wake(tree)
+        if following and self.parked:
+            again = partial(self._wake_due, loop_handle)
+            self._board.timers.alarms.set(loop_handle.loop, following[0][0], again)
+
+    def _expire(self, question: Question) -> None:
+        """Let a question expire, unless another process has answered it; on the loop.
+
+        The store decides: that nobody answered is posted there like an answer.
+        """
+        body = write_command({"do": "expire", "id": question.id}, "a question")
+        try:
+            with nonblocking():
+                self.store.post(body, question=question.id)
+        except (StoreError, ClosedError) as error:
+            log.debug("question %s does not expire yet: %s", question.id, error)
 
     def _log_parked(self) -> None:
         """Log that trees wait for a person, in one message: there may be thousands."""
         level = logging.INFO if self._board.is_read else logging.WARNING
-        if len(self.parked) > 1:
-            what = f"{len(self.parked)} runs of {self.store.name} wait"
+        waiting = self.parked - self._asleep
+        if len(waiting) > 1:
+            what = f"{len(waiting)} runs of {self.store.name} wait"
         else:
             what = f"a run of {self.store.name} waits"
         listed = questions_command(self.journal.path)
-        if self.parked:
+        if waiting:
             log.log(level, "%s for a person; list the questions with: %s", what, listed)
 
     def _resume_or_leave(self, row: TreeRow) -> None:
@@ -148,7 +196,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
 
         self._board.take_over(question, publish, loop_handle, settle)
 
-    def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None:
+    def answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None:
         """Answer a question, from any thread, unless another process has answered it already."""
         loop_handle = self._board.check(id, text, args)
         if self.journal.failing_since is not None or self.is_suspended:

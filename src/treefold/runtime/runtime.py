@@ -27,6 +27,7 @@ from treefold.core.errors import (
 )
 from treefold.core.frames import Frame
 from treefold.core.function import Function, Node, RunContext
+from treefold.core.notification import Notification
 from treefold.core.question import RESUME, Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Store
@@ -56,6 +57,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Q = ParamSpec("Q")
+# A function that tells people of a question, or the address of a webhook.
+Notify = Callable[[Notification], Awaitable[object] | object] | str
 
 _POLL_INTERVAL: Final = 0.1  # seconds between two polls of the inbox
 
@@ -83,7 +86,7 @@ class SharedWork(Protocol):
     def status(self) -> WorkerStatus: ...
     def elsewhere(self, node: CallNode) -> Control | None: ...
     def questions(self) -> list[Question]: ...
-    def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None: ...
+    def answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None: ...
 
 
 class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
@@ -124,6 +127,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         store: the journal, as a store or the path of a file: every call is recorded there, and
             calls that are open when the process ends are resumed by the next runtime with it.
         redact: applied to each text before it is written.
+        notify: tells people of questions: a function, sync or async, that is called once with the
+            Notification of each question when it is durable; or an address, to which it is posted
+            as JSON.
         engine: places top-level calls on the workers of a shared store: ``invoke`` only submits
             them, and ``work`` runs them, in this process or others.
         worker: how this process takes part in a shared store.
@@ -159,6 +165,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         on_new_code: Literal["adopt", "pause", "pin"] = "adopt",
         store: Store | str | os.PathLike[str] | None = None,
         redact: Callable[[str], str] | None = None,
+        notify: Notify | None = None,
         engine: WorkEngine | None = None,
         worker: WorkerSettings | None = None,
         policy: StartPolicy | None = None,
@@ -203,6 +210,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             policy=policy,
         )
         self._engine.on_failed = self._invoked_again
+        self._notifier = None if notify is None else self._new_notifier(notify)
         self._context = Context(self._engine, None)
         self._loop_handle: LoopHandle | None = None
         self._lock = threading.Lock()  # guards opening the loop and closing
@@ -218,6 +226,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             raise UsageError(
                 "engine= needs a store that several processes share: give store='postgresql://...'"
             )
+
+    # As below.
+    def _new_notifier(self, notify: Notify):
+        from treefold.runtime.questions.notifier import (  # noqa: PLC0415 - few programs have one
+            Notifier,
+        )
+
+        return Notifier(notify, self._services.board, self._engine)
 
     # It returns a Recovery. Type checkers infer that; an annotation would import the module.
     def _open_store(
@@ -352,6 +368,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         match command:
             case {"do": "answer", "id": str(id), "text": str(text), "args": args}:
                 self._services.board.answer(id, self._choice_for(id, text), args)
+            case {"do": "expire", "id": str(id)}:
+                with suppress(UnknownQuestionError):  # its call has ended meanwhile
+                    self._services.board.expire(id)
             case {"do": "claim", "id": str()}:
                 pass  # the process that claimed the question ended before it had answered
             case {"do": "cancel", "node": int(node), "reason": str(reason), "cause": "abandoned"}:
@@ -390,19 +409,17 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     def list_toplevel(self) -> list[Node]:
         """Return the top-level calls, oldest first, including those of earlier processes.
 
-        With a store, only the latest finished trees are kept in memory, and others are read again.
-        A tree that cannot be read is left out, with a warning in the log.
+        With a store, finished trees are not kept in memory: each is read when its node is first
+        asked for more than its function, path, state and end, while this runtime is open. An open
+        tree that cannot be read is left out, with a warning in the log.
         """
         roots = {root.id: root for root in self._trees.roots}
         if self._recovery is not None and not self._closed:
-            from treefold.runtime.durable.tree_reader import (  # noqa: PLC0415 - only for stores
-                gc_disabled,
-            )
-
-            with gc_disabled():
-                for row in self._recovery.store.trees():
-                    if (root := self._readable(row.id)) is not None:
-                        roots[root.id] = root
+            rows = self._recovery.store.trees()
+            ended = [row for row in rows if not row.open]
+            past = self._open_loop().run_sync(self._recovery.finished.list, ended)
+            opened = [self._readable(row.id) for row in rows if row.open]
+            roots.update({root.id: root for root in [*past, *opened] if root is not None})
         return sorted(roots.values(), key=lambda root: root.id)
 
     def get_subtree(self, id: int) -> list[Node]:
@@ -630,8 +647,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             return self._worker.questions()
         return self._services.board.questions()
 
-    def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
+    def answer(self, id: str, text: Any = "", *, args: Mapping[str, Any] | None = None) -> None:
         """Answer the question with this id.
+
+        A question with a form takes a value of its type, as an object or as JSON text.
 
         An approval is answered ``"allow"``, ``"deny"`` or ``"deny: why"``, or by *args*, the
         arguments to use instead; a pause by ``"resume"`` or ``"cancel"``; a call in doubt by
@@ -651,7 +670,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._services.board.is_read = True
         self._answer(id, text, args)
 
-    def _answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None:
+    def _answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None:
         if self._worker is not None:
             self._worker.answer(id, text, args)
         elif self._recovery is None:
@@ -825,8 +844,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if cancel and self._worker is not None:
             # What is taken now would be run without being recorded.
             self._worker.stop_taking()
+        suspend = None if self._recovery is None else self._suspend
         try:
-            await self._trees.end(cancel=cancel, suspend=self._suspend)
+            await self._trees.end(cancel=cancel, suspend=suspend)
+            await self._tell_last()
         finally:
             if self._worker is not None:
                 await self._worker.stop()
@@ -879,15 +900,22 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 RunContext.active.reset(self._token)
 
     def _close_store(self) -> None:
+        self._services.board.timers.alarms.close()
         if self._poll_timer is not None:
             self._poll_timer.cancel()
         if self._recovery is not None:
             self._recovery.close(self._worker)
 
-    @property
-    def _suspend(self) -> Callable[[], Awaitable[None]] | None:
-        """Suspends the journal, so that cancelled calls stay open for the next driver."""
-        return None if self._recovery is None else self._recovery.suspend
+    async def _suspend(self) -> None:
+        """Suspend the journal, so that cancelled calls stay open for the next driver."""
+        await self._tell_last()
+        if self._recovery is not None:
+            await self._recovery.suspend()
+
+    async def _tell_last(self) -> None:
+        """Wait until people were told of the questions that are open."""
+        if self._notifier is not None:
+            await self._notifier.drain()
 
     def _open_loop(self) -> LoopHandle:
         """Return the handle of its loop; a background loop is started if it has none yet."""

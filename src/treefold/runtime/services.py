@@ -10,6 +10,7 @@ from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.runtime.calls.budgets import Account, Accounting
 from treefold.runtime.guarding import Guarding
 from treefold.runtime.limits.allowances import Allowances
+from treefold.runtime.limits.answer_sizes import AnswerSizes
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
 from treefold.runtime.trees.question_board import QuestionBoard
@@ -29,6 +30,7 @@ class Services:
     deps: DepsSource | None = None
     account: Account | None = None
     shared: SharedAllowances | None = None  # of all workers of a shared store
+    answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
     pauses_on_provider_failure: bool = False
     pauses_on_tool_error: bool = False
     pauses_on_budget: bool = False

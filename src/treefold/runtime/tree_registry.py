@@ -1,13 +1,14 @@
 """The trees of one runtime: which there are, which are open, and how they are deleted."""
 
 import asyncio
-from collections import deque
+import gc
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from treefold.core.errors import UsageError
+from treefold.core.states import NodeState
 from treefold.runtime.calls.node import CallNode, report_if_abandoned, report_if_unseen
 from treefold.runtime.calls.walk import is_parked, root_of, subtree
 from treefold.runtime.loops.cancellation import wait_until
@@ -15,16 +16,31 @@ from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.trees.bags import SessionBag, close_all
 from treefold.runtime.trees.dependencies import Dependencies
 
-# How many finished trees of a journal stay in memory; older ones are read again on demand.
-FINISHED_IN_MEMORY: Final = 256
+# The nodes of a tree refer to each other, and large texts in them do not make the garbage collector
+# run any earlier. So it is run whenever so many characters were recorded.
+_COLLECT_AFTER: Final = 16_000_000
+
+
+class UnseenFailure:
+    """Reports that a call failed when nobody can ask for its result any more.
+
+    It belongs to the tree of the call and refers back to it, so both are deleted together.
+    """
+
+    root: CallNode | None = None
+
+    def __del__(self) -> None:
+        if self.root is not None:
+            report_if_unseen(self.root)
 
 
 class TreeRegistry:
     """Finds nodes by id, keeps or drops finished trees, and waits for the open ones to end.
 
-    Without a journal, finished trees stay until they are deleted, or are dropped at once if not
-    *keeps_finished*. Nodes may be added and found from any thread; trees end and are deleted on the
-    runtime's loop.
+    A finished tree in a journal is dropped: it is read again when it is asked for, and as long as
+    the program uses one of its nodes, they are found as the same ones. Without a journal, finished
+    trees stay until they are deleted, or are dropped at once if not *keeps_finished*. Nodes may be
+    added and found from any thread; trees end and are deleted on the runtime's loop.
     """
 
     def __init__(self, *, keeps_finished: bool) -> None:
@@ -32,9 +48,11 @@ class TreeRegistry:
         self._nodes: dict[int, CallNode] = {}
         self._roots: dict[int, CallNode] = {}
         self._open: set[CallNode] = set()  # top-level and remote calls that have not ended
-        self._finished: deque[CallNode] = deque()  # top-level calls that can be read again
-        # The nodes of dropped trees that the program still uses: they are found as the same ones.
+        # The nodes of dropped trees that the program still uses.
         self._dropped: WeakValueDictionary[int, CallNode] = WeakValueDictionary()
+        self._unseen: WeakSet[CallNode] = WeakSet()  # those that failed, and nobody knows
+        self.recorded: Callable[[], int] = int  # returns how many characters were recorded
+        self._collected = 0  # what it returned when garbage was collected last
         self._closing: set[asyncio.Task[None]] = set()
         self.on_open: Callable[[CallNode], None] | None = None  # called for each open tree
 
@@ -123,7 +141,7 @@ class TreeRegistry:
             except asyncio.CancelledError:
                 insist = interrupted  # from the second cancellation on
                 cancel = interrupted = True
-        for root in self.roots:
+        for root in {*self._unseen, *self.roots}:
             report_if_unseen(root)
             self.close_bags(root)
         await self._bags_closed()
@@ -145,32 +163,35 @@ class TreeRegistry:
                 report_if_abandoned(root)
             self.forget(root)
         elif root.tree.journal is not None:
-            self.note_finished(root)
+            self.drop(root)
 
-    def note_finished(self, root: CallNode) -> None:
-        """Note that the finished tree of *root* is in the journal; drop the oldest if need be."""
-        self._finished.append(root)
-        if len(self._finished) > FINISHED_IN_MEMORY:
-            self._drop(self._finished.popleft())
-
-    def _drop(self, root: CallNode) -> None:
+    def drop(self, root: CallNode) -> None:
         """Drop a finished tree from memory, if it can be read again."""
         journal = root.tree.journal
         # The objects in its bags live until the tree is deleted.
         if root in self._open or root.tree.has_bags or journal is None or journal.is_closed:
             return
-        report_if_unseen(root)
-        if self._roots.get(root.id) is root:
-            self._dropped.update({node.id: node for node in subtree(root)})
-            self.forget(root)
+        if self._roots.get(root.id) is not root:
+            return
+        self.forget(root)
+        for node in [root] if root.child_calls is None else subtree(root):
+            self._dropped[node.id] = node
+        if root.state is NodeState.Error and not root.asked_for:
+            root.tree.part(UnseenFailure).root = root
+            self._unseen.add(root)
+        if (recorded := self.recorded()) - self._collected > _COLLECT_AFTER and gc.isenabled():
+            self._collected = recorded
+            # Afterwards: its task still refers to it.
+            root.loop_handle.loop.call_soon(gc.collect)
 
     def forget(self, root: CallNode) -> None:
         """Remove a tree, or a remote call that runs apart from its caller, and all of its nodes."""
         if self._roots.get(root.id) is root:
             del self._roots[root.id]
         for node in [root] if root.child_calls is None else subtree(root):
-            if self._nodes.get(node.id) is node:
-                del self._nodes[node.id]
+            for known in (self._nodes, self._dropped):
+                if known.get(node.id) is node:
+                    del known[node.id]
         above = None if root.parent is None else self._nodes.get(root.parent.id)
         # The tree of the caller may be here as well, with nodes that follow the call.
         for follower in () if above is None else above.children:

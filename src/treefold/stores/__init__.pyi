@@ -7,6 +7,7 @@ from treefold.core.sessions import (
 )
 from treefold.core.shared_store import (
     Batch as Batch,
+    Estimate as Estimate,
     Load as Load,
     Orders as Orders,
     Overdrawn as Overdrawn,

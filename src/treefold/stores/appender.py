@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from treefold.core.errors import StoreError, UsageError
+from treefold.core.question import Question
 from treefold.core.store import Entry
 from treefold.stores.errors import fenced_error, missing_call_error, overtaken_error
 from treefold.stores.node_status import NodeStatus
@@ -29,6 +30,9 @@ _ADD_TEXT: Final = "INSERT INTO texts (hash, crc, text) VALUES (?, ?, ?) ON CONF
 _ADD_REF: Final = """
     INSERT INTO refs (tree, text) SELECT ?, id FROM texts WHERE hash = ? ON CONFLICT DO NOTHING
 """
+_ASKING: Final = "SELECT node FROM questions UNION SELECT node FROM timers"
+_ADD_QUESTION: Final = "INSERT OR REPLACE INTO questions (node, id, seq) VALUES (?, ?, ?)"
+_ADD_TIMER: Final = "INSERT OR REPLACE INTO timers (node, id, due, sleeps) VALUES (?, ?, ?, ?)"
 _CHANGE_NODE: Final = """
     UPDATE nodes SET state = ?, started = coalesce(started, ?), ended = ? WHERE id = ?
 """
@@ -46,7 +50,7 @@ class Appender:
     def __init__(self, name: str, rows: sqlite3.Connection, last: int) -> None:
         self._name = name
         self.last = last
-        self._asking = {node for (node,) in rows.execute("SELECT node FROM questions")}
+        self._asking = {node for (node,) in rows.execute(_ASKING)}
         # The texts that were written lately, as pairs of tree and hash.
         self._texts: dict[tuple[int, str], None] = {}
 
@@ -105,15 +109,14 @@ class Appender:
         for seq, entry in zip(_count(self.last), entries, strict=False):
             node, state = entry.node, entry.state
             if entry.question is not None:
-                rows.execute(
-                    "INSERT OR REPLACE INTO questions (node, id, seq) VALUES (?, ?, ?)",
-                    (node, entry.question.id, seq),
-                )
+                _ask(rows, entry.question, seq)
                 asking = asking | {node}
             if entry.settled is not None:
                 rows.execute("DELETE FROM questions WHERE id = ?", (entry.settled,))
+                rows.execute("DELETE FROM timers WHERE id = ?", (entry.settled,))
             if node in asking and state is not None and state.final:
                 rows.execute("DELETE FROM questions WHERE node = ?", (node,))
+                rows.execute("DELETE FROM timers WHERE node = ?", (node,))
                 asking = asking - {node}
         return asking
 
@@ -131,6 +134,17 @@ class Appender:
                 if same not in {None, seq} or key not in {None, seq}:
                     return fenced_error(self._name, entry, call)
         return overtaken_error(self._name)
+
+
+def _ask(rows: sqlite3.Connection, question: Question, seq: int) -> None:
+    """Note that *question* is pending, and when it is due; one that asks nobody is a sleep."""
+    node, id = question.node_id, question.id
+    if question.asks_people:
+        rows.execute(_ADD_QUESTION, (node, id, seq))
+    if question.due is None:
+        rows.execute("DELETE FROM timers WHERE id = ?", (id,))
+    else:
+        rows.execute(_ADD_TIMER, (node, id, question.due, not question.asks_people))
 
 
 class Appended:

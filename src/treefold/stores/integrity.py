@@ -16,7 +16,7 @@ from treefold.core.store import Entry
 
 _TIME_LIMIT: Final = 0.25  # seconds; enough for about 50 MB
 _SMALL: Final = 4_000_000  # bytes, which take less than the time limit on any disk
-_TABLES: Final = ("journal", "inbox", "questions", "nodes", "events", "refs", "texts")
+_TABLES: Final = ("journal", "inbox", "questions", "timers", "nodes", "events", "refs", "texts")
 
 # One step of the recursion is one search in the index, however many events a tree has.
 _TREES_WITH_EVENTS: Final = """

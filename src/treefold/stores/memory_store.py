@@ -1,11 +1,12 @@
 """A journal in memory, which lives as long as its object; for tests, and when no file is needed."""
 
+import math
 import threading
 import uuid
 import weakref
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
@@ -24,7 +25,7 @@ from treefold.stores.errors import (
     owned_error,
     still_open_error,
 )
-from treefold.stores.node_status import NodeStatus, OpenNode, parked_trees
+from treefold.stores.node_status import NodeStatus, OpenNode, parked_trees, sleeping_trees
 
 _NAME: Final = "memory"
 _MAX_BROADCASTS: Final = 1000
@@ -107,7 +108,8 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         self, *, after: int = 0, limit: int | None = None, open: bool | None = None
     ) -> list[TreeRow]:
         with self._lock:
-            parked = parked_trees(self._open_nodes())
+            opened = self._open_nodes()
+            parked, asleep = parked_trees(opened), sleeping_trees(opened)
             listed = (
                 (tree, top)
                 for tree, top in self._tops()
@@ -127,6 +129,7 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
                     ended=top.status.ended,
                     last=self._last_time(tree) if tree in parked else None,
                     driven=self._owned and tree in parked,
+                    asleep_until=asleep.get(tree),
                 )
                 for tree, top in islice(listed, limit)
             ]
@@ -162,7 +165,22 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
                 if answered
                 else {question for _, question in self._inbox.values()}
             )
-            return [asked for id, asked in self._questions.items() if id not in posted]
+            return [
+                asked
+                for id, asked in self._questions.items()
+                if id not in posted and asked.asks_people
+            ]
+
+    def timers(
+        self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None
+    ) -> list[tuple[float, int]]:
+        with self._lock:
+            found = sorted(
+                (asked.due, self._nodes[asked.node_id].tree)
+                for asked in self._questions.values()
+                if asked.due is not None and after < asked.due <= until
+            )
+            return found[:limit]
 
     def post(self, body: str, *, question: str | None = None) -> bool:
         with self._lock:
@@ -290,10 +308,16 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         for asked in [one for one in self._questions.values() if one.node_id == node]:
             del self._questions[asked.id]
 
-    def _open_nodes(self) -> Iterable[OpenNode]:
-        asking = {question.node_id for question in self._questions.values()}
+    def _open_nodes(self) -> list[OpenNode]:
+        asked = self._questions.values()
+        asking = {question.node_id for question in asked if question.asks_people}
+        wakes: dict[int, float] = {}
+        for question in asked:
+            if question.due is not None and not question.asks_people:
+                first = wakes.get(question.node_id, question.due)
+                wakes[question.node_id] = min(first, question.due)
         return [
-            OpenNode(node.tree, id, node.call.parent, node.call.idles, id in asking)
+            OpenNode(node.tree, id, node.call.parent, node.call.idles, id in asking, wakes.get(id))
             for id, node in self._nodes.items()
             if not node.status.state.final
         ]

@@ -31,6 +31,7 @@ class OpenNode:
     Attributes:
         idles: whether it does nothing of its own while one of its child calls is open.
         asks: whether it has a pending question.
+        wakes: when the first of its sleeps ends; None if it does not sleep.
     """
 
     tree: int
@@ -38,18 +39,31 @@ class OpenNode:
     parent: int
     idles: bool
     asks: bool
+    wakes: float | None
 
 
 def parked_trees(nodes: Iterable[OpenNode]) -> dict[int, bool]:
-    """Return, for each open tree, whether nothing in it can continue without an answer.
+    """Return, for each open tree, whether nothing in it can continue yet.
+
+    A call waits for the answer to a question, or sleeps.
 
     A node that does not idle may be doing something besides its child calls, so its tree is not
-    parked unless it has a question itself.
+    parked unless it has a question itself, or sleeps.
     """
     found = list(nodes)
     waiting = {node.parent for node in found}
     trees = dict.fromkeys((node.tree for node in found), True)
     for node in found:
-        if not node.asks and not (node.idles and node.id in waiting):
+        waits = node.asks or node.wakes is not None
+        if not waits and not (node.idles and node.id in waiting):
             trees[node.tree] = False
+    return trees
+
+
+def sleeping_trees(nodes: Iterable[OpenNode]) -> dict[int, float]:
+    """Return when the first call of a tree wakes, for each tree in which one sleeps."""
+    trees: dict[int, float] = {}
+    for node in nodes:
+        if node.wakes is not None:
+            trees[node.tree] = min(node.wakes, trees.get(node.tree, node.wakes))
     return trees

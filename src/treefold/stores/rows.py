@@ -11,7 +11,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from treefold.core import version_1
-from treefold.core.question import Question, QuestionKind
+from treefold.core.question import Escalation, Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry
 
@@ -54,6 +54,8 @@ UNANSWERED_QUESTIONS: Final = f"""
     ORDER BY questions.seq
 """
 
+# Attributes of a question that most do not have.
+_MORE: Final = ("form", "default", "expires", "to", "notified", "deadline")
 _NUMBERS: Final = Struct("<qqqd")
 _NO_TEXTS: Final[dict[str, str]] = {}  # shared by all entries: creating many dicts is slow
 _STATES: Final[dict[str, NodeState]] = {state.value: state for state in NodeState}
@@ -164,19 +166,27 @@ def _entry_checksum(  # noqa: PLR0913 - one for each column
 def dump_question(question: Question) -> str:
     """Return a question as JSON."""
     fields = [question.id, question.node_id, question.kind, question.text, question.choices]
-    return json.dumps([*fields, question.key])
+    more = {name: value for name in _MORE if (value := getattr(question, name))}
+    if question.escalations:
+        more["escalations"] = [[one.at, one.to] for one in question.escalations]
+    return json.dumps([*fields, question.key, more] if more else [*fields, question.key])
 
 
 def load_question(json_text: str) -> Question:
     """Return the question that was written as *json_text*."""
-    id, node, kind, text, choices, *key = json.loads(json_text)
+    id, node, kind, text, choices, *rest = json.loads(json_text)
+    key = rest[0] if rest else None
+    more: dict[str, Any] = rest[1] if len(rest) > 1 else {}
+    if "escalations" in more:
+        more["escalations"] = tuple(Escalation(*one) for one in more["escalations"])
     return Question(
         id=id,
         node_id=node,
         kind=QuestionKind(kind),
         text=text,
         choices=tuple(choices),
-        key=key[0] if key else version_1.key_of_question(QuestionKind(kind), text),
+        key=version_1.key_of_question(QuestionKind(kind), text) if key is None else key,
+        **more,
     )
 
 

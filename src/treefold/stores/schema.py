@@ -108,7 +108,22 @@ _JOURNAL: Final = (
     "CREATE UNIQUE INDEX inbox_by_question ON inbox (question) WHERE question IS NOT NULL",
 )
 
-STEPS: Final = (_SESSIONS, _JOURNAL)
+_TIMERS: Final = (
+    # When pending questions expire or go to somebody else, and when calls that sleep wake; those
+    # ask nobody, and are not among the questions.
+    """
+    CREATE TABLE timers (
+        node INTEGER NOT NULL,
+        id TEXT NOT NULL UNIQUE,
+        due REAL NOT NULL,
+        sleeps INTEGER NOT NULL,
+        PRIMARY KEY (node, id)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX timers_due ON timers (due)",
+)
+
+STEPS: Final = (_SESSIONS, _JOURNAL, _TIMERS)
 VERSION: Final = len(STEPS)
 
 

@@ -5,6 +5,7 @@ for a lock of this process. The store does not interpret the entries.
 """
 
 import json
+import math
 import os
 import re
 import sqlite3
@@ -27,7 +28,7 @@ from treefold.stores.deprecated import FormerNames
 from treefold.stores.errors import forked_error, not_owner_error, owned_error, still_open_error
 from treefold.stores.file_system import read_mounts, refuse_network
 from treefold.stores.integrity import check_indexes, damage_in_tree, find_lost_tree
-from treefold.stores.node_status import OpenNode, parked_trees
+from treefold.stores.node_status import OpenNode, parked_trees, sleeping_trees
 from treefold.stores.owner_lock import OwnerLock
 from treefold.stores.rows import (
     EVENTS,
@@ -80,11 +81,17 @@ _FIND: Final = """
 """
 _OPEN_NODES: Final = f"""
     SELECT tree, id, parent, idles,
-        EXISTS (SELECT 1 FROM questions WHERE questions.node = nodes.id)
+        EXISTS (SELECT 1 FROM questions WHERE questions.node = nodes.id),
+        (SELECT min(due) FROM timers WHERE timers.node = nodes.id AND sleeps)
     FROM nodes WHERE {_IS_OPEN}
+"""
+_TIMERS: Final = """
+    SELECT due, tree FROM timers JOIN nodes ON nodes.id = timers.node
+    WHERE due > ? AND due <= ? ORDER BY due LIMIT ?
 """
 _DELETE_TREE: Final = (
     "DELETE FROM questions WHERE node IN (SELECT node FROM events WHERE tree = :tree)",
+    "DELETE FROM timers WHERE node IN (SELECT node FROM events WHERE tree = :tree)",
     "DELETE FROM nodes WHERE id IN (SELECT node FROM events WHERE tree = :tree)",
     "DELETE FROM events WHERE tree = :tree",
     """
@@ -262,7 +269,8 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         self, *, after: int = 0, limit: int | None = None, open: bool | None = None
     ) -> list[TreeRow]:
         with self._reader.snapshot() as rows:
-            parked = parked_trees(OpenNode(*row) for row in rows.execute(_OPEN_NODES))
+            opened = [OpenNode(*row) for row in rows.execute(_OPEN_NODES)]
+            parked, asleep = parked_trees(opened), sleeping_trees(opened)
             listed = rows.execute(_TREES, (after,))
             if open is not None:
                 listed = (row for row in listed if (row[0] in parked) == open)
@@ -285,6 +293,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
                     ended=ended,
                     last=last.get(id),
                     driven=driven and id in parked,
+                    asleep_until=asleep.get(id),
                 )
                 for id, number, key, function, state, source, started, ended in wanted
             ]
@@ -346,6 +355,13 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         if entry is None or entry.question is None or entry.question.id != id:
             raise self._reader.damaged(f"question {id} is missing, or has a wrong checksum")
         return entry.question
+
+    def timers(
+        self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None
+    ) -> list[tuple[float, int]]:
+        with self._reader.snapshot() as rows:
+            most = -1 if limit is None else limit
+            return rows.execute(_TIMERS, (after, until, most)).fetchall()
 
     def post(self, body: str, *, question: str | None = None) -> bool:
         with self._writer.transaction() as rows:

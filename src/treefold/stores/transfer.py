@@ -13,7 +13,7 @@ from zlib import crc32
 
 from treefold.core.call_keys import is_continuation, of_continuation
 from treefold.core.errors import FencedError, StoreError, UnknownNodeError
-from treefold.core.question import Question, QuestionKind
+from treefold.core.question import Escalation, Question, QuestionKind
 from treefold.core.shared_store import Batch, SharedStore, Ticket, is_shared
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry, Store
@@ -244,7 +244,10 @@ def _entry(data: dict[str, Any], texts: Mapping[str, str]) -> Entry:
     if "question" in fields:
         question = fields["question"]
         kind, choices = QuestionKind(question["kind"]), tuple(question["choices"])
-        fields["question"] = Question(**question | {"kind": kind, "choices": choices})
+        later = tuple(Escalation(**one) for one in question.get("escalations", ()))
+        fields["question"] = Question(
+            **question | {"kind": kind, "choices": choices, "escalations": later}
+        )
     return Entry(**fields, texts=texts)
 
 

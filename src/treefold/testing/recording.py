@@ -178,8 +178,8 @@ class Recording:
             case RequestSent() | RequestFailed() | ResponseCompleted():
                 self._add_request_event(position, event, call)
             case QuestionAsked():
-                # In a fork, an open question is recorded twice.
-                if event.question not in [known.question for known in call.answers]:
+                # In a fork, and after a change of the code, an open question is recorded twice.
+                if event.question.id not in {known.question.id for known in call.answers}:
                     call.answers.append(RecordedAnswer(event.question))
             case QuestionSettled():
                 for asked in call.answers:

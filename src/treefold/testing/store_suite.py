@@ -23,7 +23,7 @@ from treefold.core.errors import (
     UsageError,
 )
 from treefold.core.exchange import Exchange, Finish
-from treefold.core.question import Question, QuestionKind
+from treefold.core.question import Escalation, Question, QuestionKind
 from treefold.core.sessions import SavedSession, Sessions
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry, Message, Store, TreeRow
@@ -340,6 +340,35 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             ]
             assert parked(*code)[-1] is False  # it may be doing something else
             assert parked(asks("30-1", 2))[-1] is True
+
+    def test_a_call_that_sleeps_asks_nobody_and_its_tree_is_parked_until_it_wakes(self) -> None:
+        with self._owned() as store:
+            self._append(store, [called(1), called(2, tree=1, parent=1)])
+            self._append(store, [sleeps("1-1", 2, 9.0), sleeps("2-1", 2, 7.0, tree=1)])
+            assert store.questions() == store.questions(answered=True) == []
+            assert [(tree.parked, tree.asleep_until) for tree in store.trees()] == [(True, 7.0)]
+            self._append(store, [settles("2-1", 3, tree=1)])
+            assert [(tree.parked, tree.asleep_until) for tree in store.trees()] == [(False, 9.0)]
+            self._append(store, [ended(1, 3)])
+            assert [tree.asleep_until for tree in store.trees()] == [None]
+
+    def test_timers_are_what_is_due_the_earliest_first(self) -> None:
+        with self._owned() as store:
+            self._append(store, [called(1), called(9)])
+            late = replace(a_question("1-1"), expires=20.0, escalations=(Escalation(10.0, "b"),))
+            self._append(store, [replace(noted(1, 2), question=late), sleeps("9-1", 2, 15.0)])
+            self._append(store, [asks("9-2", 3)])  # which is never due
+            assert store.timers() == [(10.0, 1), (15.0, 9)]
+            assert store.timers(limit=1) == store.timers(until=14.0) == [(10.0, 1)]
+            assert store.timers(after=10.0) == [(15.0, 9)]
+            # It goes to somebody else, and its time is another one then.
+            later = replace(late, to="b", escalations=(), notified=True)
+            self._append(store, [replace(noted(1, 3), question=later)])
+            assert store.timers() == [(15.0, 9), (20.0, 1)]
+            found = {one.id: one for one in store.questions()}
+            assert (found["1-1"], found["1-1"].notified) == (later, True)
+            self._append(store, [settles("1-1", 4), ended(9, 4)])
+            assert store.timers() == []
 
     # Questions and messages
 
@@ -668,6 +697,12 @@ def a_question(id: str) -> Question:
 def asks(id: str, number: int, *, tree: int = 0) -> Entry:
     """Return the entry that asks a question."""
     question = a_question(id)
+    return replace(noted(question.node_id, number, tree=tree), question=question)
+
+
+def sleeps(id: str, number: int, until: float, *, tree: int = 0) -> Entry:
+    """Return the entry that lets a call sleep."""
+    question = replace(a_question(id), kind=QuestionKind.Sleep, expires=until)
     return replace(noted(question.node_id, number, tree=tree), question=question)
 
 

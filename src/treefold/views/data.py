@@ -290,6 +290,7 @@ def tree(row: TreeRow, questions: int, *, interrupted: bool = False) -> dict[str
         "state": INTERRUPTED if interrupted else row.state.value,
         "open": row.open,
         "parked": row.parked,
+        "asleep_until": row.asleep_until,
         "source": row.source or None,
         "started": row.started,
         "ended": (row.last or row.started) if interrupted else row.ended,

@@ -2,7 +2,7 @@
 
 Does not draw. The time of a call is split into kinds:
 
-    queued: it waited to be started, or for a lease, a slot, a rate or the next attempt.
+    queued: it slept, or waited to be started, or for a lease, a slot, a rate or the next attempt.
     model: a request to its model was under way.
     tool: its own code ran, or the code around its requests.
     person: it was paused, or had an open question.

@@ -25,6 +25,20 @@ HOSTILE: list[dict[str, Any]] = [
 ]
 
 
+# An answer that fits none of these: the first takes ``re`` for ever, the second any validator.
+SLOW: dict[str, dict[str, Any]] = {
+    "pattern": {"properties": {"text": {"pattern": "^(a+)+$"}}},
+    "references": {
+        "$ref": "#/$defs/0",
+        "$defs": {
+            **{str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(60)},
+            "60": {"type": "object"},
+        },
+    },
+    "number": {"properties": {"text": {"type": "number"}}},
+}
+
+
 def say(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
@@ -41,6 +55,13 @@ def listed(params: dict[str, Any]) -> dict[str, Any]:
         return {"tools": [{"name": "x", "inputSchema": {"type": "object", "required": "x"}}]}
     if MANNER == "hostile":
         return {"tools": [{"inputSchema": NO_ARGUMENTS, **tool} for tool in HOSTILE]}
+    if MANNER == "slow":
+        return {
+            "tools": [
+                {"name": name, "inputSchema": TEXT, "outputSchema": {"type": "object", **schema}}
+                for name, schema in SLOW.items()
+            ]
+        }
     if MANNER == "pages":
         page = int(params.get("cursor") or 0)
         tool = {"name": f"page{page}", "inputSchema": NO_ARGUMENTS}
@@ -51,6 +72,8 @@ def listed(params: dict[str, Any]) -> dict[str, Any]:
 
 def call(params: dict[str, Any]) -> dict[str, Any] | None:
     words = params.get("arguments", {}).get("text", "")
+    if MANNER == "slow":
+        return {**text(words), "structuredContent": {"text": words}}
     match params["name"]:
         case "hang":
             return None

@@ -1,9 +1,11 @@
 """Accounts: what has been spent of each budget, and whether another request fits."""
 
+import asyncio
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from decimal import Decimal
-from typing import Protocol
+from typing import Final, Protocol
 
 from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.agent_events import RequestFailed, ResponseCompleted
@@ -12,17 +14,30 @@ from treefold.core.events import Event
 from treefold.core.function import Node
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.record import Spending
+from treefold.core.shared_store import Estimate
 from treefold.core.usage import TokenUsage
 from treefold.runtime.calls.ways_out import Root, way_out
+from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.trees.tree import Tree
 
+# Guards what is spent and reserved: the trees of a runtime may be on several loops, and a request
+# is reserved in all of its accounts or in none.
+_LOCK: Final = threading.Lock()
 
-@lazy_dataclass(frozen=True)
-class Estimate:
-    """The expected tokens and cost of a request."""
 
-    tokens: int
-    cost: Decimal | None
+class Hold:
+    """What is reserved for one request while it is under way on the running loop."""
+
+    __slots__ = ("_loop", "estimate")
+
+    def __init__(self, estimate: Estimate) -> None:
+        self.estimate = estimate
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its loop was closed under way, so that it will never be charged."""
+        return self._loop.is_closed()
 
 
 class Account:
@@ -48,7 +63,8 @@ class Account:
         self.is_given = is_given
         self.stored_as = stored_as
         self._spent = Spent()
-        self._set_aside: list[Estimate] = []
+        self._holds: set[Hold] = set()
+        self._waiting: dict[Callable[[], None], None] = {}  # in order
         self._since: float | None = None
         # Those who wait until a person has been asked for more; None if nobody is asked.
         self.waiting_for_more: list[Callable[[], None]] | None = None
@@ -79,41 +95,62 @@ class Account:
         self._since = now if self._since is None else self._since
         return max(0.0, self._since + self.budget.seconds - now)
 
-    def refusal(self, estimate: Estimate) -> str | None:
-        """Return why a request does not fit, or None if it does."""
+    def refusal(self, estimate: Estimate) -> "Refused | None":
+        """Return why a request does not fit, or None if it does; called with the lock."""
         if self.seconds_left() == 0:
-            return f"{self.budget.seconds:g} s are over"
+            return Refused(self, f"{self.budget.seconds:g} s are over")
         if self.stored_as is not None:
             return None
-        waiting = self._set_aside
-        held = Spent(
-            len(waiting),
-            sum(one.tokens for one in waiting),
-            sum((one.cost or Decimal(0) for one in waiting), Decimal(0)),
-        )
-        return refusal(self.budget, self._spent, held, estimate)
+        for hold in [one for one in self._holds if one.is_lost]:
+            self._holds.discard(hold)
+            lost = hold.estimate
+            self._spent = self._spent.plus(1, lost.least_tokens, lost.least_usd)
+        held = Spent()
+        for hold in self._holds:
+            held = held.plus(1, hold.estimate.tokens, hold.estimate.usd)
+        return refusal(self, self._spent, held, estimate)
 
     def take_over(self, spending: Spending) -> None:
         """Add what an earlier process has spent of this budget."""
         cost = spending.cost or Decimal(0)
-        self._spent = self._spent.plus(spending.responses, spending.usage.total, cost)
+        with _LOCK:
+            self._spent = self._spent.plus(spending.responses, spending.usage.total, cost)
 
     def count_from(self, start: float) -> None:
         """Count the seconds from *start*, in seconds since the epoch."""
         self._since = time.monotonic() - max(0.0, time.time() - start)
 
-    def set_aside(self, estimate: Estimate) -> None:
-        """Reserve *estimate* for a request."""
-        self._set_aside.append(estimate)
+    def hold(self, hold: Hold) -> None:
+        """Reserve *hold*; called with the lock."""
+        self._holds.add(hold)
 
-    def put_back(self, estimate: Estimate) -> None:
+    def put_back(self, hold: Hold) -> None:
         """Take a reservation back: the request is not sent."""
-        self._set_aside.remove(estimate)
+        with _LOCK:
+            self._holds.discard(hold)
+        self.wake()
 
-    def charge(self, estimate: Estimate, usage: TokenUsage, cost: Decimal | None) -> None:
+    def charge(self, hold: Hold, usage: TokenUsage, cost: Decimal | None) -> None:
         """Replace the reservation of a request by what it took."""
-        self._set_aside.remove(estimate)
-        self._spent = self._spent.plus(1, usage.total, cost or Decimal(0))
+        with _LOCK:
+            self._holds.discard(hold)
+            self._spent = self._spent.plus(1, usage.total, cost or Decimal(0))
+        self.wake()
+
+    def wake(self) -> None:
+        """Let those who wait look again."""
+        for wake in tuple(self._waiting):
+            wake()
+
+    async def changed(self, seconds: float) -> None:
+        """Wait until a request of this process was charged or not sent, for *seconds* at most."""
+        future = asyncio.get_running_loop().create_future()
+        wake = threadsafe_resolver(future)
+        self._waiting[wake] = None
+        try:
+            await asyncio.wait([future], timeout=seconds)
+        finally:
+            del self._waiting[wake]
 
 
 @lazy_dataclass(frozen=True)
@@ -139,25 +176,41 @@ def spent_in(events: Iterable[Event]) -> Spent:
     return spent
 
 
-def refusal(budget: Budget, spent: Spent, held: Spent, estimate: Estimate) -> str | None:
-    """Return why a request does not fit into *budget*, of which *held* is reserved for others."""
-    if budget.calls is not None and (made := spent.calls + held.calls) >= budget.calls:
-        return f"{made} of {budget.calls} requests to models are made or under way"
-    tokens = held.tokens + estimate.tokens
-    if budget.tokens is not None and spent.tokens + tokens > budget.tokens:
-        return f"{spent.tokens:,} of {budget.tokens:,} tokens are used, and {tokens:,} needed"
-    usd = held.usd + (estimate.cost or Decimal(0))
-    if budget.usd is not None and spent.usd + usd > Decimal(budget.usd):
-        return f"${spent.usd:.4f} of ${budget.usd} are used, and about ${usd:.4f} needed"
-    return None
-
-
 @lazy_dataclass(frozen=True)
 class Refused:
-    """The account that a request does not fit into, and why not."""
+    """The account that a request does not fit into, and why not.
+
+    Attributes:
+        must_wait: it may fit when requests that are under way have ended.
+    """
 
     account: Account
     reason: str
+    must_wait: bool = False
+
+
+def refusal(account: Account, spent: Spent, held: Spent, estimate: Estimate) -> Refused | None:
+    """Return why a request does not fit into *account*, where *held* is reserved for others.
+
+    The length of an answer is a guess. While nothing else is under way it does not count: one
+    request at a time is always made if its input fits, however small the budget.
+    """
+    budget, tokens, usd = account.budget, spent.tokens, spent.usd
+    if budget.calls is not None and (made := spent.calls + held.calls) >= budget.calls:
+        reason = f"{made} of {budget.calls} requests to models are made or under way"
+        return Refused(account, reason)
+    if budget.tokens is not None and tokens + (least := estimate.least_tokens) > budget.tokens:
+        used = f"{tokens:,} of {budget.tokens:,} tokens are used"
+        return Refused(account, f"{used}, and {least:,} needed")
+    if budget.usd is not None and usd + estimate.least_usd > Decimal(budget.usd):
+        used = f"${usd:.4f} of ${budget.usd} are used"
+        return Refused(account, f"{used}, and about ${estimate.least_usd:.4f} needed")
+    fits = (budget.tokens is None or tokens + held.tokens + estimate.tokens <= budget.tokens) and (
+        budget.usd is None or usd + held.usd + estimate.usd <= Decimal(budget.usd)
+    )
+    if fits or not held.calls:
+        return None
+    return Refused(account, "what is left is reserved for requests under way", must_wait=True)
 
 
 class Accounting(Protocol):
@@ -174,11 +227,24 @@ class Accounting(Protocol):
         ...
 
 
-def check(accounts: Sequence[Account], estimate: Estimate, root: Root) -> None:
-    """Raise BudgetExceeded unless a request fits into each of *accounts*."""
-    for account in accounts:
-        if (limit := account.refusal(estimate)) is not None:
-            raise exceeded(account, limit, root)
+def set_aside(accounts: Collection[Account], hold: Hold, unchecked: Set[Account]) -> Refused | None:
+    """Reserve *hold* in each account that is kept in this process, or in none.
+
+    Returns:
+        None, or what refuses it for good, or else what it has to wait for.
+    """
+    waits: Refused | None = None
+    with _LOCK:
+        for account in accounts:
+            found = None if account in unchecked else account.refusal(hold.estimate)
+            if found is not None and not found.must_wait:
+                return found
+            waits = waits or found
+        if waits is None:
+            for account in accounts:
+                if account.stored_as is None:
+                    account.hold(hold)
+    return waits
 
 
 def exceeded(account: Account, reason: str, root: Root) -> BudgetExceeded:

@@ -65,6 +65,9 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         request: the function, arguments and options; of a recorded call, what the journal has.
     """
 
+    # Two are not set here: "conversation" is for agents, and "unread" for calls whose tree is read
+    # later (``unread_nodes``), which become the one or the other.
+
     __slots__ = (
         "__weakref__",
         "_cancellation",
@@ -78,6 +81,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         "child_calls",
         "conclusion",
         "context",
+        "conversation",
         "exception",
         "function",
         "has_ended",
@@ -92,6 +96,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         "task",
         "timers",
         "tree",
+        "unread",
         "waiting_on",
     )
 

@@ -15,8 +15,15 @@ from uuid import UUID, uuid4
 
 from treefold.core.errors import ClosedError, StoreError
 from treefold.core.rate import Rate
-from treefold.core.shared_store import Overdrawn, Ownership, SharedStore, StoredAccount, TakenSlots
-from treefold.runtime.calls.budgets import Account, Estimate, Refused, Spent, refusal
+from treefold.core.shared_store import (
+    Estimate,
+    Overdrawn,
+    Ownership,
+    SharedStore,
+    StoredAccount,
+    TakenSlots,
+)
+from treefold.runtime.calls.budgets import Account, Refused, Spent, refusal
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.trees.tree import Tree
 
@@ -125,14 +132,8 @@ class ClusterAllowances:
     ) -> Callable[[int, int, Decimal], None] | Refused:
         id, by_name = uuid4(), {str(account.stored_as): account for account in accounts}
         stored = [_stored(one, tree.id, checked=one not in unchecked) for one in by_name.values()]
-        cost = estimate.cost or Decimal(0)
         ask = partial(
-            self._store.set_aside,
-            stored,
-            id=id,
-            tokens=estimate.tokens,
-            usd=cost,
-            ownership=_ownership(tree),
+            self._store.set_aside, stored, id=id, estimate=estimate, ownership=_ownership(tree)
         )
         charge = partial(self._charge, id)
         try:
@@ -143,8 +144,7 @@ class ClusterAllowances:
             raise
         if refused is None:
             return charge
-        account = by_name[refused.name]
-        return Refused(account, _reason(account, refused, estimate))
+        return _refused(by_name[refused.name], refused, estimate)
 
     def _charge(self, id: UUID, calls: int, tokens: int, usd: Decimal) -> None:
         self._post(partial(self._store.charge, id, calls=calls, tokens=tokens, usd=usd))
@@ -287,7 +287,7 @@ def _stored(account: Account, tree: int, *, checked: bool) -> StoredAccount:
     )
 
 
-def _reason(account: Account, refused: Overdrawn, estimate: Estimate) -> str:
+def _refused(account: Account, refused: Overdrawn, estimate: Estimate) -> Refused:
     spent = Spent(refused.calls, refused.tokens, refused.usd)
-    why = refusal(account.budget, spent, Spent(), estimate)
-    return why or "others have used it up"
+    found = None if refused.must_wait else refusal(account, spent, Spent(), estimate)
+    return found or Refused(account, "others have used it up", must_wait=refused.must_wait)

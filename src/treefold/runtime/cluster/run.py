@@ -108,15 +108,18 @@ class Run:
         ]
 
     def seconds_left(self) -> float | None:
-        """Return the seconds until the first deadline of its calls; None if they have none.
+        """Return the seconds until time changes something in it; None if it does not.
 
-        The call has to run for that, so a worker has to take it up again then.
+        A call has a deadline, a question expires or goes to somebody else, or a sleep ends. The
+        call has to run for that, so a worker has to take it up again then.
         """
         found = list[float]()
         for node in self._remote_calls.run_with(self.root):
             if not node.has_ended:
                 if node.record.deadline is not None:
                     found.append(node.record.deadline - time.time())
+                asked = (node.record.questions or {}).values()
+                found += [one.due - time.time() for one in asked if one.due is not None]
                 own = [account for account in node.accounts if account.owner is node]
                 found += [left for one in own if (left := one.seconds_left()) is not None]
         return max(0.0, min(found)) if found else None

@@ -381,7 +381,7 @@ class Runs:
             return False
         await self._unload(run.journal, run.root)
         if not has_ended:
-            log.info("%s waits for a person, and was given up", name_of(root.record))
+            log.info("%s only waits, and was given up", name_of(root.record))
         if not is_parked:
             await insist(partial(self._store.release, ownership, parked=False))
             self._dispatcher.sweep_soon()
@@ -393,16 +393,25 @@ class Runs:
             return "a remote call in it runs here, too"
         return run.why_kept()
 
+    def _is_telling(self, run: Run) -> bool:
+        """Whether people are just being told of a question in it."""
+        telling = self._engine.services.board.telling
+        nodes = subtree(run.root) if telling else ()
+        return any(id in telling for node in nodes for id in node.record.questions or ())
+
     def _sharing(self, run: Run) -> list[Run]:
         """Return *run* and those of the remote calls that run as part of the same tree."""
         return [other for other in self._runs.values() if other.journal is run.journal]
 
     def _is_executing(self, run: Run) -> bool:
-        """Whether commands are being executed that would be lost if *run* was given up."""
-        return any(other.is_executing for other in self._sharing(run))
+        """Whether commands are being executed that would be lost if *run* was given up.
+
+        Or people are just being told of a question, which is recorded when they know.
+        """
+        return self._is_telling(run) or any(other.is_executing for other in self._sharing(run))
 
     def _give_notice(self, run: Run, why: str) -> None:
-        text = f"it waits for a person, and stays in this process: {why}"
+        text = f"it only waits, and stays in this process: {why}"
         root = run.root
         if not run.has_notice:
             run.has_notice = True

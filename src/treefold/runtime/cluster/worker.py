@@ -41,6 +41,7 @@ from treefold.runtime.durable.worker_settings import (
 )
 from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.observe.observer import Observer
 from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
@@ -102,6 +103,7 @@ class Worker:
         self._runs = Runs(
             store, recovery, engine, registry, source, self._remote_calls, self._dispatcher, self
         )
+        self._board.timers.on_expiry = self._expire
         self._allowances = engine.services.shared = ClusterAllowances(store)
         engine.accounts.share()
         if self._dispatcher.is_placed:
@@ -280,6 +282,17 @@ class Worker:
         body = write_command(command, "a reason")
         self.spawn(self._post_to(node, body), "cancellation")
 
+    def _expire(self, question: Question) -> None:
+        """Let a question expire, unless somebody has answered it; on the loop."""
+        body = write_command({"do": "expire", "id": question.id}, "a question")
+        self.spawn(self._post_expiry(question, body), "expiry")
+
+    async def _post_expiry(self, question: Question, body: str) -> None:
+        # If the store does not answer, the board tries again.
+        with suppress(StoreError):
+            await in_thread(self.store.post, body, question=question.id)
+            self.commands.wake()
+
     async def _post_to(self, node: int, body: str) -> None:
         # If there is no such node any more, there is nothing to cancel.
         with suppress(UnknownNodeError):
@@ -303,7 +316,7 @@ class Worker:
         local = self._board.questions()
         return stored + [question for question in local if question.id not in known]
 
-    def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None:
+    def answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None:
         """Answer a question of any tree; the process that runs the tree settles it."""
         local = [one for one in self._board.questions() if one.id == id]
         if local and local[0].key == QuestionKey.Journal:

@@ -1,4 +1,4 @@
-"""Admits a model request: it waits for pauses, rates, a lease and slots, and fits into budgets."""
+"""Admits a model request: it waits for pauses, rates, a lease, slots and budgets."""
 
 import asyncio
 import logging
@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from decimal import Decimal
 from functools import partial
 
-from treefold.core.agent_errors import UnknownPriceError
 from treefold.core.agent_events import LeaseAwaited, RateAwaited
 from treefold.core.model import Model
 from treefold.core.rate import Rate
-from treefold.core.usage import TokenUsage
+from treefold.core.transcript import ToolResult, UserText
+from treefold.core.usage import NO_USAGE, TokenUsage
 from treefold.models.prices import price
-from treefold.runtime.calls.budgets import Account, Estimate, Refused, check, exceeded
 from treefold.runtime.calls.node import CallNode
-from treefold.runtime.calls.walk import root_of, upwards
+from treefold.runtime.conversations.opened import Opened
+from treefold.runtime.conversations.reservation import reservation_for
 from treefold.runtime.limits.leases import take_lease, usable_lease
 from treefold.runtime.questions.pauses import pause_over, wait_while_paused
 from treefold.runtime.services import Services
@@ -25,23 +25,39 @@ log = logging.getLogger(__name__)
 
 
 class Admission:
-    """A request that may be sent, and how many tokens it has used."""
+    """A request that may be sent, and what it has taken."""
 
     def __init__(self) -> None:
-        self.tokens = 0
+        self.usage = NO_USAGE
+        self.cost: Decimal | None = None
 
 
 @asynccontextmanager
 async def admitted(
-    node: CallNode, services: Services, model: Model, tokens: int
+    node: CallNode,
+    services: Services,
+    opened: Opened,
+    inputs: Sequence[UserText | ToolResult],
+    *,
+    over_budget: bool,
 ) -> AsyncGenerator[Admission, None]:
-    """Wait until no pause holds *node*, and a request to *model* with about *tokens* may be sent.
+    """Wait until no pause holds *node*, and a request with *inputs* may be sent.
 
-    It fits into the rates, and holds a lease, and a slot of its provider and of each limit of all
-    processes.
+    It fits into the rates, holds a lease, and a slot of its provider and of each limit of all
+    processes, and is reserved in the budgets of its call and of all calls above.
+
+    Args:
+        over_budget: do not check budgets that allow one last call.
+
+    Raises:
+        BudgetExceeded: the request does not fit into a budget.
+        UnknownPriceError: there is a budget in US dollars, and the model has no known price.
     """
-    limits, allowances = services.limits, services.allowances
+    limits, allowances, model = services.limits, services.allowances, opened.model
     rates = limits.rates_for(model.name) if limits.rates else {}
+    expected = opened.expected_input(inputs)
+    tokens = expected.total
+    reservation = reservation_for(node, services, opened, expected, over_budget=over_budget)
     admission, taken = Admission(), False
     give_back: Callable[[], None] = _nothing
     try:
@@ -55,16 +71,22 @@ async def admitted(
                 await _await_rates(node, services, rates, tokens)
                 taken = True
             give_back = await _take_slots(node, services, model)
-            if not node.tree.is_held or pause_over(node) is None:
+            # It may have been paused while it waited for the slot.
+            is_paused = node.tree.is_held and pause_over(node) is not None
+            if not is_paused and (reservation is None or await reservation.make()):
                 break
-            # It was paused while it waited for the slot.
             give_back()
             give_back = _nothing
+            if reservation is not None and not is_paused:
+                await reservation.wait()
         yield admission
+        services.answer_sizes.note(model.name, admission.usage.total - tokens)
     finally:
         give_back()
-        if taken and admission.tokens != tokens:
-            allowances.charge_rates(tuple(rates), admission.tokens - tokens)
+        if reservation is not None:
+            reservation.settle(admission.usage, admission.cost)
+        if taken and admission.usage.total != tokens:
+            allowances.charge_rates(tuple(rates), admission.usage.total - tokens)
 
 
 async def _await_rates(
@@ -119,77 +141,6 @@ def _publish_wait(node: CallNode) -> None:
 
 def _nothing() -> None:
     """Give nothing back."""
-
-
-class Reservation:
-    """What is reserved for a request in each budget of its call and of the calls above."""
-
-    def __init__(
-        self,
-        accounts: Sequence[Account],
-        estimate: Estimate,
-        stored: Callable[[int, int, Decimal], None] | None,
-    ) -> None:
-        self._accounts = accounts  # those that are kept in this process
-        self._estimate = estimate
-        self._stored = stored  # charges the others
-
-    def charge(self, usage: TokenUsage, cost: Decimal | None) -> None:
-        """Charge what the request took instead."""
-        for account in self._accounts:
-            account.charge(self._estimate, usage, cost)
-        if self._stored is not None:
-            self._stored(1, usage.total, cost or Decimal(0))
-
-
-async def reserve(
-    node: CallNode,
-    services: Services,
-    model: Model,
-    expected: TokenUsage,
-    *,
-    over_budget: bool,
-) -> Reservation | None:
-    """Reserve a request in the budgets of its call and of all calls above; None if there are none.
-
-    Args:
-        expected: the estimated usage of the request.
-        over_budget: do not check budgets that allow one last call.
-
-    Raises:
-        BudgetExceeded: the request does not fit into a budget.
-        UnknownPriceError: there is a budget in US dollars, and *model* has no known price.
-    """
-    accounts = [account for one in upwards(node) for account in one.accounts]
-    if not accounts:
-        return None
-    cost: Decimal | None = None
-    if any(account.budget.usd is not None for account in accounts):
-        cost = price(expected, model)
-        if cost is None:
-            raise UnknownPriceError(
-                f"{model.name} has no known price, so a budget in US dollars cannot be kept:"
-                " give one in tokens, or tell the model what it costs (price=)"
-            )
-    estimate = Estimate(expected.total, cost)
-    unchecked = {one for one in accounts if over_budget and one.budget.last_call}
-    check([one for one in accounts if one not in unchecked], estimate, root_of(node))
-    local = [one for one in accounts if one.stored_as is None]
-    for account in local:
-        account.set_aside(estimate)
-    if len(local) == len(accounts) or services.shared is None:
-        return Reservation(local, estimate, None)
-    stored = [one for one in accounts if one.stored_as is not None]
-    charge: Callable[[int, int, Decimal], None] | Refused | None = None
-    try:
-        charge = await services.shared.set_aside(node.tree, stored, estimate, unchecked)
-    finally:
-        if not callable(charge):
-            for account in local:
-                account.put_back(estimate)
-    if isinstance(charge, Refused):
-        raise exceeded(charge.account, charge.reason, root_of(node))
-    return Reservation(local, estimate, charge)
 
 
 def price_if_known(usage: TokenUsage, model: Model) -> Decimal | None:

@@ -33,7 +33,9 @@ class AgentNode(CallNode):
         [UserText(text='Say hello.'), ModelText(text='Hello!')]
     """
 
-    __slots__ = ("conversation",)
+    __slots__ = ()
+
+    conversation: Conversation
 
     def __init__(
         self,

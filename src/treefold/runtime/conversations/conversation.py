@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from treefold.core.agent_errors import AgentException, BudgetExceeded
 from treefold.core.agent_events import (
@@ -31,7 +31,6 @@ from treefold.core.errors import (
 from treefold.core.events import Failure
 from treefold.core.exchange import Exchange, Finish
 from treefold.core.function import Function, ModelFinder
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.model import Caching, Model, ModelSettings, Session
 from treefold.core.model_events import (
     AttemptFailed,
@@ -50,25 +49,13 @@ from treefold.models.caching import RUNS, PastRun, caching_policy
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, upwards
 from treefold.runtime.calls.ways_out import way_out
-from treefold.runtime.conversations.admission import admitted, price_if_known, reserve
+from treefold.runtime.conversations.admission import admitted, price_if_known
+from treefold.runtime.conversations.opened import Opened
 from treefold.runtime.conversations.partial_output import PartialOutput
 from treefold.runtime.loops.loop_handle import settle
 from treefold.runtime.questions.ask import ask_to_resume
 from treefold.runtime.questions.more_budget import ask_for_more
 from treefold.runtime.services import Services
-
-_CHARACTERS_PER_TOKEN: Final = 4  # about
-
-
-@lazy_dataclass(frozen=True)
-class _Opened:
-    """A session, and what it was opened with."""
-
-    session: Session
-    model: Model
-    system: str
-    functions: Sequence[Function]
-    settings: ModelSettings
 
 
 class Conversation:  # noqa: PLR0904 - half of the public methods are properties
@@ -84,7 +71,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._node = node
         self._services = services
         self._above = above  # that of the nearest agent above
-        self._opened: _Opened | None = None
+        self._opened: Opened | None = None
         self._prior: PriorConversation | None = None
         self._rules: RuleChain | None = None
         self._substitute: Model | None = None  # answers instead of every other model
@@ -298,7 +285,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             session = _translated(model, system, functions, settings, exchanges)
         self.responses = len(session.exchanges)
         said = tuple(session.transcript)
-        self._begin(_Opened(session, model, system, functions, settings), said)
+        self._begin(Opened(session, model, system, functions, settings), said)
 
     def take_over(
         self,
@@ -308,9 +295,9 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         functions: Sequence[Function],
         settings: ModelSettings,
     ) -> None:
-        self._begin(_Opened(session, model, system, functions, settings), ())
+        self._begin(Opened(session, model, system, functions, settings), ())
 
-    def _begin(self, opened: _Opened, transcript: tuple[TranscriptPart, ...]) -> None:
+    def _begin(self, opened: Opened, transcript: tuple[TranscriptPart, ...]) -> None:
         """Publish that the conversation is open; *transcript* is what it continues."""
         # An earlier process, or this one with other settings, had opened it before.
         continues = self._node.record.conversation.model is not None
@@ -330,7 +317,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             )
         )
 
-    def _get_opened(self) -> _Opened:
+    def _get_opened(self) -> Opened:
         if self._opened is None:
             raise UsageError(f"{self._node!r} has not begun a conversation")
         return self._opened
@@ -353,11 +340,9 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     ) -> ResponseCompleted:
         opened, node = self._get_opened(), self._node
         self._unsent = inputs
-        expected, services = _expected(opened, inputs), self._services
-        async with admitted(node, services, opened.model, expected.total) as admission:
-            reservation = await reserve(
-                node, services, opened.model, expected, over_budget=over_budget
-            )
+        async with admitted(
+            node, self._services, opened, inputs, over_budget=over_budget
+        ) as admission:
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
             self.is_requesting = True
             self._sent_at, self._first_chunk = time.monotonic(), None
@@ -382,9 +367,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             finally:
                 self.is_requesting = False
                 usage, cost = self._take_usage(opened, failed=failure is not None)
-                admission.tokens = usage.total
-                if reservation is not None:
-                    reservation.charge(usage, cost)
+                admission.usage, admission.cost = usage, cost
                 if failure is not None:
                     failed = RequestFailed(node.id, time.time(), failure, usage, cost)
                     node.tree.publish(failed)
@@ -431,7 +414,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                     # For observers: the complete response is published.
                     node.tree.stream(node.id, event)
 
-    def _take_usage(self, opened: _Opened, *, failed: bool) -> tuple[TokenUsage, Decimal | None]:
+    def _take_usage(self, opened: Opened, *, failed: bool) -> tuple[TokenUsage, Decimal | None]:
         """Return the usage and the cost of the last request."""
         total = opened.session.usage
         usage, self._charged = total - self._charged, total
@@ -444,16 +427,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         starts = [child.started_at for child in self._node.record.children]
         times = tuple([start.timestamp() for start in starts if start is not None])
         runs.setdefault(name, deque(maxlen=RUNS)).append(PastRun(times))
-
-
-def _expected(opened: _Opened, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
-    """Estimate the next request: the whole conversation is sent again, with *inputs*."""
-    exchanges = opened.session.exchanges
-    new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
-    if not exchanges:
-        new += len(opened.system)
-    usage = TokenUsage(input=new // _CHARACTERS_PER_TOKEN + 1)
-    return usage + exchanges[-1].usage if exchanges else usage
 
 
 def _translated(

@@ -23,6 +23,7 @@ class Backlog:
         entries: those that are not known to be durable.
         saved: how many entries are durable.
         recorded: how many entries there are, durable or not.
+        characters: how many there are in all of these.
     """
 
     def __init__(self, store: Store, redact: Callable[[str], str] | None) -> None:
@@ -33,6 +34,7 @@ class Backlog:
         self._drives: list[Drive | None] = []  # of each of them
         self.saved = 0
         self.recorded = 0
+        self.characters = 0
         self._nodes: dict[int, _Node] = {}  # nodes that are open, or have entries in the backlog
         self._ended: list[int] = []  # those of them that have ended
 
@@ -50,8 +52,9 @@ class Backlog:
         between = ended or isinstance(event, CallRequested)  # its texts are shared with its caller
         encoder = node.caller_encoder if between else node.encoder
         entry = entry_of(event, encoder, tree=tree, number=node.number + 1)
+        characters = len(entry.body) + sum(map(len, entry.texts.values()))
+        self.characters += characters
         if self._largest is not None:
-            characters = len(entry.body) + sum(map(len, entry.texts.values()))
             if entry.call is not None:
                 characters += len(entry.call.key)
             if (question := entry.question) is not None:

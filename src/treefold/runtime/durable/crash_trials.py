@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from treefold.core.agent_events import (
+    BudgetAwaited,
     ConversationOpened,
     LeaseAwaited,
     NoticeGiven,
@@ -51,8 +52,8 @@ _WHY: Final = (
 )
 _REPEATED: Final = (
     CallStarted, CallAllowed, CallPaused, CallResumed, CallReopened, ConversationOpened,
-    LeaseAwaited, RateAwaited, RequestSent, RequestRetried, RequestFailed, NoticeGiven,
-    TreeResumed, TreeHeldBack,
+    LeaseAwaited, RateAwaited, BudgetAwaited, RequestSent, RequestRetried, RequestFailed,
+    NoticeGiven, TreeResumed, TreeHeldBack,
 )  # fmt: skip
 
 

@@ -108,6 +108,11 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
         return len(self._backlog.entries) > _MANY
 
     @property
+    def characters(self) -> int:
+        """How many characters were recorded."""
+        return self._backlog.characters
+
+    @property
     def failing_since(self) -> float | None:
         """When the first of the failed attempts ended, None if the last one succeeded."""
         return None if self._outage is None else self._outage.since

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from treefold.core.agent_events import NoticeGiven
 from treefold.core.call_request import CallRequest
@@ -70,6 +71,7 @@ class Loader:
         self.functions = functions
         self.guarding = guarding
         self._on_new_code: OnNewCode = on_new_code
+        self.unread: WeakValueDictionary[int, CallNode] = WeakValueDictionary()
 
     def load(self, id: int, events: Sequence[Event] | None = None) -> Tree:
         """Return the tree with this id and all of its records, from *events* if given.
@@ -124,11 +126,8 @@ class Loader:
         """Return the request of a recorded call, as far as the journal has it."""
         requested = record.requested
         options = requested.options or CallOptions()
-        function = self.functions.get(requested.function)
-        if function is None:
-            function = PastFunction(requested.function, is_agent=requested.is_agent)
         return CallRequest(
-            function,
+            self.function_of(requested.function, is_agent=requested.is_agent),
             record.inputs,
             options.timeout,
             model=options.model,
@@ -136,6 +135,10 @@ class Loader:
             tool_use_id=requested.tool_use_id,
             levels=self.guarding.levels(record) if requested.parent is None else None,
         )
+
+    def function_of(self, name: str, *, is_agent: bool) -> Function:
+        """Return the function with this *name*; if the program has none, a placeholder."""
+        return self.functions.get(name) or PastFunction(name, is_agent=is_agent)
 
     def reattach(self, node: CallNode, request: CallRequest) -> None:
         """Attach *request* to a recorded call, and reopen the call if it must run again.
@@ -160,6 +163,10 @@ class Loader:
             if not node.tree.part(Fork).is_own:
                 function, policy = request.function, self._on_new_code
                 request.gate = gate_for_new_code(node, function, request.gate, policy)
+
+    def recorded(self) -> int:
+        """Return how many characters were recorded."""
+        return self.journal.characters
 
     def version_of(self, function: Function) -> str:
         """Return the version of *function*."""

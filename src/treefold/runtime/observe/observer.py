@@ -95,6 +95,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         self._poll = Poll(store)
         self._lock = threading.Lock()
         self._trees: OrderedDict[int, ObservedTree] = OrderedDict()  # most recently used last
+        self._refusals_read = 0  # the broadcasts before that are of earlier answers
         # The result of interrupted(), and the position in the journal that it is valid for.
         self._interrupted: tuple[int, Mapping[int, float]] = (-1, {})
 
@@ -245,7 +246,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
     # Commands
 
-    def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
+    def answer(self, id: str, text: Any = "", *, args: Mapping[str, Any] | None = None) -> None:
         """Answer the question with this id, as ``Runtime.answer`` does.
 
         Raises:
@@ -259,16 +260,27 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
                 f"no question {id!r} waits for an answer (it may have been answered already);"
                 f" open: {known}"
             )
-        questions[id].checked(text, args)
+        answer = questions[id].checked(text, args)
         command = {
             "do": "answer",
             "id": id,
-            "text": text,
+            "text": text if questions[id].form is None else answer.text,
+            "key": f"#answer {id}",
             "args": None if args is None else {**args},
         }
         body = write_command(command, "what is in an answer")
+        # A refusal is broadcast, and some stores keep broadcasts only while there is a reader.
+        self._refusals_read, _ = self._store.read_broadcasts(self._refusals_read)
         if not self._store.post(body, question=id):
             raise UnknownQuestionError(f"question {id!r} has been answered already")
+
+    def refusal(self, id: str) -> str | None:
+        """Return why the program refused the last answer to a question that was posted here.
+
+        It knows more than the form of the question says. None if it did not, or not yet.
+        """
+        _, lines = self._store.read_broadcasts(self._refusals_read)
+        return refusals_in(lines).get(f"#answer {id}")
 
     def cancel(self, id: int, reason: str = "cancelled") -> None:
         """Ask the driver to cancel the node with this id, and all below it.

@@ -1,7 +1,8 @@
-"""Ask a person a question and wait for the answer, without a lease and without a time limit."""
+"""Ask a person a question and wait for the answer, without a lease."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -11,6 +12,7 @@ from treefold.core.question import (
     REPORT,
     RESUME,
     Answer,
+    Question,
     QuestionKey,
     QuestionKind,
     key_of,
@@ -38,12 +40,51 @@ async def ask(
     Raises:
         ClosedError: *node* has ended; if it ends during the wait, the wait is cancelled.
     """
+    return await put(node, new_question(node, kind, text, choices, key))
+
+
+def new_question(
+    node: CallNode,
+    kind: QuestionKind,
+    text: str,
+    choices: Sequence[str] = (),
+    key: str | None = None,
+) -> Question:
+    """Return a question of *node*, to be put; by default its key is derived from *text*."""
+    key = key_of(node.tree.as_written(text)) if key is None else key
+    return Question(
+        id="",
+        node_id=node.id,
+        kind=kind,
+        text=text,
+        choices=tuple(choices),
+        key=key,
+        deadline=_deadline_of(node),
+    )
+
+
+def _deadline_of(node: CallNode) -> float | None:
+    """Return when *node*, or a call above it, is stopped; None if none of them has a time limit."""
+    found: list[float | None] = []
+    for one in upwards(node):
+        own = [account.seconds_left() for account in one.accounts if account.owner is one]
+        found += [one.record.deadline, *(time.time() + left for left in own if left is not None)]
+    return min([at for at in found if at is not None], default=None)
+
+
+async def put(
+    node: CallNode, question: Question, check: Callable[[str], object] | None = None
+) -> Answer:
+    """Put *question* to a person, or wait for its time, and return the answer; as ``ask``.
+
+    *check* raises InvalidValueError if an answer is not valid; then the question stays open.
+    """
+    kind, key = question.kind, question.key
     if node.state.final:
         raise ClosedError(f"{node!r} has ended and can ask no more questions")
-    key = key_of(node.tree.as_written(text)) if key is None else key
     # An answer that resumed a paused call was valid once only; the exception is a pause over a
     # failed call, because the failure is recorded, too.
-    if kind is not QuestionKind.Paused or REPORT in choices:
+    if kind is not QuestionKind.Paused or REPORT in question.choices:
         known = node.record.receive_answer(kind, key)
         if known is not None:
             return known
@@ -54,31 +95,44 @@ async def ask(
             answered.set_result(answer)
 
     def withdraw() -> None:
-        node.board.close(question.id)
+        node.board.close(asked.id)
         answered.cancel()
 
     give_up_lease(node)
-    # The node is Paused before the question can be seen.
-    node.begin_pause(text)
-    try:
-        question = node.board.ask(
-            node.id, node.tree, node.loop_handle, kind, text, choices, settle, key
-        )
-    except TooLargeError:
-        node.end_pause()
-        raise
+    asked = _open(node, question, settle, check)
     node.add_end_callback(withdraw)
     try:
         answer = await answered
     finally:
         node.remove_end_callback(withdraw)
-        node.board.close(question.id)
+        node.board.close(asked.id)
         node.end_pause()
     # It is received here; only an earlier process leaves answers that are not.
     node.record.receive_answer(kind, key)
     if node.tree.journal is not None:
         await node.tree.journal.saved(node)
     return answer
+
+
+def _open(
+    node: CallNode,
+    question: Question,
+    settle: Callable[[Answer], None],
+    check: Callable[[str], object] | None,
+) -> Question:
+    """Open a question, and let *node* be Paused."""
+    board, tree, loop_handle = node.board, node.tree, node.loop_handle
+    if not question.asks_people:
+        asked = board.ask(question, tree, loop_handle, settle, check)
+        node.begin_pause(asked.text)
+        return asked
+    # It is Paused before people can see the question.
+    node.begin_pause(question.text)
+    try:
+        return board.ask(question, tree, loop_handle, settle, check)
+    except TooLargeError:
+        node.end_pause()
+        raise
 
 
 async def ask_to_resume(node: CallNode, why: str, key: str, choices: Sequence[str] = ()) -> str:
@@ -138,8 +192,8 @@ def _ask_for_help(
         asked = board.show(node.id, tree, node.loop_handle, text, choices, settle)
     else:
         holder.begin_pause(text)
-        kind, key = QuestionKind.Paused, QuestionKey.Journal
-        asked = board.ask(holder.id, tree, node.loop_handle, kind, text, choices, settle, key)
+        question = new_question(holder, QuestionKind.Paused, text, choices, QuestionKey.Journal)
+        asked = board.ask(question, tree, node.loop_handle, settle)
         holder.add_end_callback(resume)
         outage.add_done_callback(partial(_end_pause_of, holder, resume))
     log.error("%s", text)

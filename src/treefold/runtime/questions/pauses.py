@@ -12,6 +12,7 @@ from treefold.runtime.calls.task import start_task
 from treefold.runtime.calls.walk import upwards
 from treefold.runtime.limits.leases import give_up_lease
 from treefold.runtime.loops.loop_handle import settle
+from treefold.runtime.questions.ask import new_question
 
 _WHAT_RESUME_DOES = "resume lets its next request or call go on"
 
@@ -48,16 +49,9 @@ class Pause:
         if self._question is not None:
             return
         self.reason = f"{reason}; {_WHAT_RESUME_DOES}"
-        self._question = self.node.board.ask(
-            self.node.id,
-            self.node.tree,
-            self.node.loop_handle,
-            QuestionKind.Paused,
-            self.reason,
-            (RESUME, CANCEL),
-            self._answered,
-            QuestionKey.Hold,
-        )
+        node, choices = self.node, (RESUME, CANCEL)
+        question = new_question(node, QuestionKind.Paused, self.reason, choices, QuestionKey.Hold)
+        self._question = node.board.ask(question, node.tree, node.loop_handle, self._answered)
 
     def postpone(self, child: CallNode, context: RunContext, caller: CallNode) -> None:
         """Postpone the start of *child* to the end of the pause; *caller* is Paused until then."""

@@ -1,16 +1,27 @@
-"""The board: the open questions of a runtime."""
+"""The board: the open questions of a runtime, and the calls that sleep.
+
+A sleep is a question that nobody is asked, and that expires.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from treefold.core.errors import TooLargeError, UnknownQuestionError
-from treefold.core.events import Event, QuestionAsked, QuestionSettled
+from treefold.core.errors import InvalidValueError, TooLargeError, UnknownQuestionError
+from treefold.core.events import (
+    Event,
+    QuestionAsked,
+    QuestionEscalated,
+    QuestionNotified,
+    QuestionSettled,
+)
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.question import Answer, Question, QuestionKey, QuestionKind
 from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.trees.question_timers import QuestionTimers
 from treefold.runtime.trees.run_log import log_question, questions_command
 from treefold.runtime.trees.tree import Tree
 
@@ -22,12 +33,28 @@ _MOST_WARNINGS: Final = 10  # at once; there may be thousands of questions
 
 @lazy_dataclass(frozen=True)
 class OpenQuestion:
-    """A question, and the callback that takes the answer."""
+    """A question, the callback that takes the answer, and one that raises if it is not valid."""
 
     question: Question
     publish: Callable[[Event], object]
     loop_handle: LoopHandle
     settle: Callable[[Answer], None]
+    check: Callable[[str], object] | None = None
+
+    def checked(self, text: Any, args: Mapping[str, Any] | None) -> Answer:
+        """Return an answer to it.
+
+        Raises:
+            InvalidValueError: it is not valid.
+        """
+        answer = self.question.checked(text, args)
+        if self.check is not None:
+            try:
+                self.check(answer.text)
+            except InvalidValueError as error:
+                fault = f"that does not answer question {self.question.id}: {error}"
+                raise InvalidValueError(fault) from None
+        return answer
 
 
 class QuestionBoard:
@@ -38,6 +65,9 @@ class QuestionBoard:
 
     Attributes:
         is_read: whether the program reads the questions, and so answers them itself.
+        timers: let questions expire.
+        tell: is called with each question of which people have to be told, if anything is.
+        telling: the ids of questions of which people are just being told.
     """
 
     def __init__(self, asked: Callable[[Question], None] | None = None) -> None:
@@ -47,6 +77,9 @@ class QuestionBoard:
         self._open: dict[str, OpenQuestion] = {}
         self._old: dict[int, list[Question]] = {}  # of earlier processes, by node
         self._shown = 0  # how many questions were opened that are not in a journal
+        self.timers = QuestionTimers(self)
+        self.tell: Callable[[Question], None] | None = None
+        self.telling: Container[str] = ()
         self.outage: asyncio.Future[None] | None = None  # done when the journal can be written
 
     def take_over(
@@ -58,9 +91,9 @@ class QuestionBoard:
     ) -> None:
         """Add a question of an earlier process, which its node may ask again."""
         self._old.setdefault(question.node_id, []).append(question)
-        self.put(question, publish, loop_handle, settle)
+        self._put(question, publish, loop_handle, settle)
 
-    def put(
+    def _put(
         self,
         question: Question,
         publish: Callable[[Event], object],
@@ -72,49 +105,89 @@ class QuestionBoard:
 
     def ask(
         self,
-        node_id: int,
+        question: Question,
         tree: Tree,
         loop_handle: LoopHandle,
-        kind: QuestionKind,
-        text: str,
-        choices: Sequence[str],
         settle: Callable[[Answer], None],
-        key: str,
+        check: Callable[[str], object] | None = None,
     ) -> Question:
-        """Open and publish a question; *settle* is called on the loop with the answer.
+        """Open and publish a question, which gets an id; *settle* is called with the answer.
 
-        If an earlier process has asked a question with the same *key*, that one is reused.
+        If an earlier process has asked a question with the same key, that one is reused. *check*
+        raises InvalidValueError if an answer is not valid.
         """
-        for old in self._old.get(node_id, ()):
-            if old.has_key(kind, key):
-                self._old[node_id].remove(old)
-                self._open[old.id] = OpenQuestion(old, tree.publish, loop_handle, settle)
-                self._log(tree, old, loop_handle)
-                return old
-        number = len(tree.record_of(node_id).asked or ()) + 1
-        question = Question(
-            id=f"{node_id}-{number}",
-            node_id=node_id,
-            kind=kind,
-            text=text,
-            choices=tuple(choices),
-            key=key,
-        )
-        self._open[question.id] = OpenQuestion(question, tree.publish, loop_handle, settle)
-        try:
-            tree.publish(QuestionAsked(node_id, time.time(), question))
-        except TooLargeError:
-            del self._open[question.id]
-            raise
+        node_id = question.node_id
+        old = self._take_old(question, tree)
+        if old is None:
+            number = len(tree.record_of(node_id).asked or ()) + 1
+            question = replace(question, id=f"{node_id}-{number}")
+        elif check is not None and (old.form, old.choices) != (question.form, question.choices):
+            # The program asks for something else than the process before it.
+            asked_for = {"form": question.form, "choices": question.choices}
+            question = replace(old, default=question.default, **asked_for)
+        else:
+            question = old
+        self._open[question.id] = OpenQuestion(question, tree.publish, loop_handle, settle, check)
+        if question is not old:
+            try:
+                tree.publish(QuestionAsked(node_id, time.time(), question))
+            except TooLargeError:
+                del self._open[question.id]
+                raise
         self._log(tree, question, loop_handle)
         if self._asked is not None:
             self._asked(question)
+        else:
+            self.timers.watch(question, loop_handle)
+            self.tell_people(question)
         return question
+
+    def _take_old(self, question: Question, tree: Tree) -> Question | None:
+        """Return the open question of an earlier process that is the same as *question*."""
+        old = self._old.get(question.node_id, [])
+        if not question.asks_people:
+            # Sleeps are not taken over: they are in the record of their call.
+            known = tree.record_of(question.node_id).questions or {}
+            old = [one for one in known.values() if one.id not in self._open]
+        for one in old:
+            if one.has_key(question.kind, question.key):
+                if one in self._old.get(question.node_id, ()):
+                    self._old[question.node_id].remove(one)
+                return one
+        return None
+
+    def tell_people(self, question: Question) -> None:
+        """Let people be told of a question, unless they were."""
+        # A person who has paused a call knows it.
+        is_new = question.asks_people and question.key != QuestionKey.Hold
+        is_known = question.notified or question.id in self.telling
+        if self.tell is not None and is_new and not is_known:
+            self.tell(question)
+
+    def update(
+        self, question: Question, event: type[QuestionEscalated] | type[QuestionNotified]
+    ) -> None:
+        """Replace an open question, and publish what has happened to it."""
+        waiting = self._open[question.id]
+        waiting.publish(event(question.node_id, time.time(), question))
+        self._open[question.id] = replace(waiting, question=question)
+        if waiting.question in (old := self._old.get(question.node_id, [])):
+            old[old.index(waiting.question)] = question
+
+    def expire(self, id: str) -> None:
+        """Settle a question that nobody has answered in time; runs on its loop.
+
+        Raises:
+            UnknownQuestionError: it is not open any more.
+        """
+        if (waiting := self._open.get(id)) is None:
+            raise self._unknown(id)
+        self.settle(id, Answer(waiting.question.default or "", expired=True))
 
     def _log(self, tree: Tree, question: Question, loop_handle: LoopHandle) -> None:
         """Log a new question; one that the program may not read, a moment later as a warning."""
         # A person who has paused a call knows it.
-        if self.is_read or question.key == QuestionKey.Hold:
+        if self.is_read or question.key == QuestionKey.Hold or not question.asks_people:
             log_question(tree, tree.record_of(question.node_id), question, logging.INFO)
             return
         self._unread.append((tree, question))
@@ -156,24 +229,29 @@ class QuestionBoard:
             choices=tuple(choices),
             key=QuestionKey.Journal,
         )
-        self.put(question, tree.show, loop_handle, settle)
+        self._put(question, tree.show, loop_handle, settle)
         tree.show(QuestionAsked(node_id, time.time(), question))
         return question
 
-    def questions(self) -> list[Question]:
-        """Return the open questions, oldest first."""
-        return [waiting.question for waiting in list(self._open.values())]
+    def find(self, id: str) -> Question | None:
+        """Return the open question, or the sleep, with this id."""
+        return None if (waiting := self._open.get(id)) is None else waiting.question
 
-    def check(self, id: str, text: str, args: Mapping[str, Any] | None) -> LoopHandle:
+    def questions(self) -> list[Question]:
+        """Return the open questions to people, oldest first."""
+        found = [waiting.question for waiting in list(self._open.values())]
+        return [question for question in found if question.asks_people]
+
+    def check(self, id: str, text: Any, args: Mapping[str, Any] | None) -> LoopHandle:
         """Check an answer to an open question; return the loop on which it is settled."""
         waiting = self._find_open(id)
-        waiting.question.checked(text, args)
+        waiting.checked(text, args)
         return waiting.loop_handle
 
-    def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None:
+    def answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None:
         """Answer a question, from any thread."""
         waiting = self._find_open(id)
-        answer = waiting.question.checked(text, args)
+        answer = waiting.checked(text, args)
         waiting.loop_handle.run_sync(self.settle, id, answer)
 
     def settle(self, id: str, answer: Answer) -> None:
@@ -182,7 +260,8 @@ class QuestionBoard:
         Raises:
             UnknownQuestionError: it is not open any more.
         """
-        waiting = self._find_open(id)  # raises if it has been answered meanwhile
+        if (waiting := self._open.get(id)) is None:  # it has been answered meanwhile
+            raise self._unknown(id)
         self.close(id, answer)
         waiting.settle(answer)
 
@@ -196,7 +275,7 @@ class QuestionBoard:
         if waiting is not None:
             node_id = waiting.question.node_id
             waiting.publish(QuestionSettled(node_id, time.time(), id, answer))
-            self._open.pop(id, None)
+            self._forget(id)
             if (old := self._old.get(node_id)) and waiting.question in old:
                 # Otherwise the next question with the same key would reuse it.
                 old.remove(waiting.question)
@@ -204,19 +283,27 @@ class QuestionBoard:
     def forget_old(self, node_id: int) -> None:
         """Remove the questions of an earlier process that the node has not asked again."""
         for old in self._old.pop(node_id, ()):
-            self._open.pop(old.id, None)
+            self._forget(old.id)
 
     def forget(self, node_id: int) -> None:
         """Remove the questions of a node that this process does not run any more."""
         self._old.pop(node_id, None)
         for id in [id for id, one in self._open.items() if one.question.node_id == node_id]:
-            self._open.pop(id, None)
+            self._forget(id)
+
+    def _forget(self, id: str) -> None:
+        self._open.pop(id, None)
+        self.timers.forget(id)
 
     def _find_open(self, id: str) -> OpenQuestion:
-        if (waiting := self._open.get(id)) is not None:
-            return waiting
-        known = ", ".join(self._open) or "none"
-        raise UnknownQuestionError(
+        waiting = self._open.get(id)
+        if waiting is None or not waiting.question.asks_people:
+            raise self._unknown(id)
+        return waiting
+
+    def _unknown(self, id: str) -> UnknownQuestionError:
+        known = ", ".join(question.id for question in self.questions()) or "none"
+        return UnknownQuestionError(
             f"no question {id!r} waits for an answer (it may have been answered already);"
             f" open: {known}"
         )

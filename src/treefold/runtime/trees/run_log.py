@@ -94,8 +94,14 @@ def _noticed(tree: LoggedTree, record: CallRecord, event: NoticeGiven, level: in
 
 def _settled(_tree: LoggedTree, record: CallRecord, event: QuestionSettled, level: int) -> None:
     # A question is also settled, without an answer, when its call ends.
-    if event.answer is not None:
-        log.log(level, "%s continues: question %s was answered", name_of(record), event.id)
+    asked = (record.asked or {}).get(event.id)
+    if event.answer is None:
+        return
+    what = f"question {event.id} was answered"
+    if event.answer.expired:
+        is_awake = asked is not None and not asked.asks_people
+        what = "it has slept" if is_awake else f"nobody answered question {event.id} in time"
+    log.log(level, "%s continues: %s", name_of(record), what)
 
 
 _LogEvent = Callable[[LoggedTree, CallRecord, Any, int], None]
@@ -119,6 +125,9 @@ def log_question(tree: LoggedTree, record: CallRecord, question: Question, level
     if question.key == QuestionKey.Journal or not log.isEnabledFor(level):
         return
     text = one_line(tree.as_written(question.text), _LONGEST)
+    if not question.asks_people:
+        log.log(level, "%s %s", name_of(record), text)
+        return
     # It is in an ambient runtime, to which the program has no reference to answer with.
     if not tree.kept and level >= WARNING:
         log.warning(
@@ -130,8 +139,9 @@ def log_question(tree: LoggedTree, record: CallRecord, question: Question, level
         choices = f" [{one_line(tree.as_written(' / '.join(question.choices)), _LONGEST)}]"
     log.log(
         level,
-        '%s waits for a person (%s): "%s"%s; answer with: %s',
+        '%s waits for %s (%s): "%s"%s; answer with: %s',
         name_of(record),
+        one_line(question.to, _LONGEST) or "a person",
         question.kind.value,
         text,
         choices,

@@ -267,6 +267,8 @@ class _Call:
                 "node": entry.node,
                 "tree": entry.tree,
                 "place": row["place"],
+                "asks": question.asks_people,
+                "due": question.due,
             }
         if entry.settled is not None:
             id = row["settled"] = encode_text(entry.settled)

@@ -214,9 +214,11 @@ BEGIN
         -- One that is asked again is listed last.
         DELETE FROM questions
         WHERE id IN (SELECT new.id FROM json_to_recordset(asked) AS new (id text));
-        INSERT INTO questions (id, node, tree, place)
-        SELECT id, node, tree, coalesce(bases[array_position(trees, tree)], 0) + place
-        FROM json_to_recordset(asked) AS new (id text, node bigint, tree bigint, place bigint);
+        INSERT INTO questions (id, node, tree, place, asks, due)
+        SELECT id, node, tree, coalesce(bases[array_position(trees, tree)], 0) + place, asks, due
+        FROM json_to_recordset(asked) AS new (
+            id text, node bigint, tree bigint, place bigint, asks boolean, due double precision
+        );
     END IF;
 END
 $$;
@@ -603,12 +605,14 @@ BEGIN
 END
 $$;
 
--- Reserve a request in each account, or in none: then return the first that refuses it, and what was
--- spent and reserved there. The client says what each account allows.
+-- Reserve a request in each account, or in none: then return the first that refuses it, or else the
+-- first in which it has to wait, and what was spent and reserved there. It waits if not all that it may
+-- take is left while others are under way; a request alone needs only its least. The client says what
+-- each account allows.
 CREATE OR REPLACE FUNCTION set_aside(
     its_id uuid, its_drive bigint, its_epoch integer, its_accounts json, its_tokens bigint,
-    its_usd numeric,
-    OUT refused text, OUT its_calls bigint, OUT used bigint, OUT paid numeric
+    its_usd numeric, its_least_tokens bigint, its_least_usd numeric,
+    OUT refused text, OUT its_calls bigint, OUT used bigint, OUT paid numeric, OUT must_wait boolean
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -626,14 +630,16 @@ BEGIN
     PERFORM 1 FROM accounts
     WHERE name IN (SELECT given.name FROM json_to_recordset(its_accounts) AS given (name text))
     ORDER BY name FOR UPDATE;
-    -- Requests of owners that have lost their drive: nobody knows what they took, so the estimate is
-    -- what they are charged with.
+    -- Requests of owners that are dead or have lost their drive: nobody knows what they took, so they are
+    -- charged with the least.
     WITH lost AS (
         DELETE FROM holds USING drives
-        WHERE drives.node = holds.drive AND drives.epoch > holds.epoch AND holds.account IN (
-            SELECT given.name FROM json_to_recordset(its_accounts) AS given (name text)
-        )
-        RETURNING holds.account, holds.tokens, holds.usd
+        WHERE drives.node = holds.drive
+            AND (drives.epoch > holds.epoch OR (drives.owner IS NOT NULL AND NOT is_alive(drives.owner)))
+            AND holds.account IN (
+                SELECT given.name FROM json_to_recordset(its_accounts) AS given (name text)
+            )
+        RETURNING holds.account, holds.least_tokens AS tokens, holds.least_usd AS usd
     ), sums AS (
         SELECT account, count(*) AS calls, sum(tokens) AS tokens, sum(usd) AS usd
         FROM lost GROUP BY account
@@ -643,31 +649,53 @@ BEGIN
         usd = accounts.usd + sums.usd
     FROM sums WHERE accounts.name = sums.account;
     FOR one IN
-        SELECT given.name, most_calls, most_tokens, most_usd, accounts.calls + held.calls AS calls,
-            accounts.tokens + held.tokens AS tokens, accounts.usd + held.usd AS usd
+        SELECT given.name, most_calls, most_tokens, most_usd, held.under_way,
+            accounts.tokens, accounts.usd, accounts.calls + held.calls AS all_calls,
+            accounts.tokens + held.tokens AS all_tokens, accounts.usd + held.usd AS all_usd
         FROM json_to_recordset(its_accounts) AS given (
             name text, place integer, most_calls bigint, most_tokens bigint, most_usd numeric
         )
         JOIN accounts ON accounts.name = given.name
         CROSS JOIN LATERAL (
-            SELECT count(*) AS calls, coalesce(sum(holds.tokens), 0) AS tokens,
-                coalesce(sum(holds.usd), 0) AS usd
-            FROM holds WHERE holds.account = given.name
+            -- A drive without an owner was given up, and the charge has not arrived: it is no request
+            -- to wait for.
+            SELECT count(*) AS calls, count(drives.owner) AS under_way,
+                coalesce(sum(holds.tokens), 0) AS tokens, coalesce(sum(holds.usd), 0) AS usd
+            FROM holds LEFT JOIN drives ON drives.node = holds.drive
+            WHERE holds.account = given.name
         ) AS held
         ORDER BY place
     LOOP
-        IF one.calls >= one.most_calls OR one.tokens + its_tokens > one.most_tokens
-            OR one.usd + its_usd > one.most_usd
+        IF one.under_way = 0 THEN
+            one.tokens := one.all_tokens;
+            one.usd := one.all_usd;
+        END IF;
+        IF one.all_calls >= one.most_calls OR one.tokens + its_least_tokens > one.most_tokens
+            OR one.usd + its_least_usd > one.most_usd
         THEN
             refused := one.name;
-            its_calls := one.calls;
+            its_calls := one.all_calls;
             used := one.tokens;
             paid := one.usd;
+            must_wait := false;
             RETURN;
         END IF;
+        IF refused IS NULL AND one.under_way > 0 AND (
+            one.all_tokens + its_tokens > one.most_tokens OR one.all_usd + its_usd > one.most_usd
+        ) THEN
+            refused := one.name;
+            its_calls := one.all_calls;
+            used := one.all_tokens;
+            paid := one.all_usd;
+            must_wait := true;
+        END IF;
     END LOOP;
-    INSERT INTO holds (id, account, drive, epoch, tokens, usd)
-    SELECT its_id, name, its_drive, its_epoch, its_tokens, its_usd
+    IF refused IS NOT NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO holds (id, account, drive, epoch, tokens, usd, least_tokens, least_usd)
+    SELECT its_id, name, its_drive, its_epoch, its_tokens, its_usd,
+        its_least_tokens, its_least_usd
     FROM json_to_recordset(its_accounts) AS given (name text);
 END
 $$;

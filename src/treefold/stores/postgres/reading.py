@@ -42,11 +42,14 @@ _TREES: Final = """
             OR (idles AND id IN (SELECT parent FROM open_nodes))
         ) AS parked
         FROM open_nodes GROUP BY tree
-    )
+    ),
+    asleep AS (SELECT tree, min(due) AS until FROM questions WHERE NOT asks GROUP BY tree)
     SELECT nodes.id, nodes.number, call_key, function, state, source, started, ended,
-        parked.tree IS NOT NULL, coalesce(parked.parked, false), workers.name, newest.at
+        parked.tree IS NOT NULL, coalesce(parked.parked, false), workers.name, newest.at,
+        asleep.until
     FROM nodes
     LEFT JOIN parked ON parked.tree = nodes.id
+    LEFT JOIN asleep ON asleep.tree = parked.tree
     LEFT JOIN drives ON drives.node = nodes.id AND parked.tree IS NOT NULL
     LEFT JOIN workers ON workers.id = drives.owner
         AND workers.seen + workers.lease > clock_timestamp()
@@ -73,13 +76,17 @@ _HIGHEST: Final = """
 """
 _QUESTIONS: Final = """
     SELECT events.question FROM questions JOIN events USING (tree, place)
-    WHERE %s OR NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id)
+    WHERE asks
+        AND (%s OR NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id))
     ORDER BY questions.number
 """
 _PENDING: Final = """
     SELECT events.question FROM questions JOIN events USING (tree, place)
-    WHERE tree = %s ORDER BY questions.number
+    WHERE tree = %s AND asks ORDER BY questions.number
 """
+_TIMERS: Final = (
+    "SELECT due, tree FROM questions WHERE due > %s AND due <= %s ORDER BY due LIMIT %s"
+)
 # How many transactions have ended in the whole server: it grows at the moment at which what they
 # wrote can be seen. The position in the write-ahead log grows before that moment.
 _LAST: Final = """
@@ -165,6 +172,9 @@ class JournalReader:
     def questions(self, *, answered: bool) -> list[Question]:
         return [load_question(text) for (text,) in self._pool.fetch(_QUESTIONS, (answered,))]
 
+    def timers(self, after: float, until: float, limit: int | None) -> list[tuple[float, int]]:
+        return self._pool.fetch(_TIMERS, (after, until, limit))
+
     def pending(self, tree: int) -> list[Question]:
         return [load_question(text) for (text,) in self._pool.fetch(_PENDING, (tree,))]
 
@@ -174,7 +184,21 @@ def _decoded(text: bytes) -> str:
 
 
 def _tree_row(row: tuple[Any, ...]) -> TreeRow:
-    id, number, key, function, state, source, started, ended, is_open, parked, owner, last = row
+    (
+        id,
+        number,
+        key,
+        function,
+        state,
+        source,
+        started,
+        ended,
+        is_open,
+        parked,
+        owner,
+        last,
+        wakes,
+    ) = row
     return TreeRow(
         id=id,
         number=number,
@@ -189,4 +213,5 @@ def _tree_row(row: tuple[Any, ...]) -> TreeRow:
         last=last,
         driven=owner is not None,
         owner=None if owner is None else decode_text(owner),
+        asleep_until=wakes,
     )

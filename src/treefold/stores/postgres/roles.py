@@ -45,7 +45,7 @@ _WORKER: Final = (
     "take_slots(integer[], json)",
     "take_rates(json, double precision)",
     "charge_rates(json, double precision)",
-    "set_aside(uuid, bigint, integer, json, bigint, numeric)",
+    "set_aside(uuid, bigint, integer, json, bigint, numeric, bigint, numeric)",
     "charge(uuid, bigint, bigint, numeric)",
 )
 _FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {

@@ -6,13 +6,14 @@ from typing import Any, Final
 from uuid import UUID
 
 from treefold.core.rate import Rate
-from treefold.core.shared_store import Overdrawn, Ownership, StoredAccount
+from treefold.core.shared_store import Estimate, Overdrawn, Ownership, StoredAccount
 from treefold.stores.postgres.pool import Pool
 from treefold.stores.postgres.rows import compact, decode_text, encode_text
 
 _SET_ASIDE: Final = """
-    SELECT refused, its_calls, used, paid FROM set_aside(
-        %s::uuid, %s::bigint, %s::integer, %s::json, %s::bigint, %s::numeric
+    SELECT refused, its_calls, used, paid, must_wait FROM set_aside(
+        %s::uuid, %s::bigint, %s::integer, %s::json,
+        %s::bigint, %s::numeric, %s::bigint, %s::numeric
     )
 """
 _CHARGE: Final = "SELECT charge(%s::uuid, %s::bigint, %s::bigint, %s::numeric)"
@@ -48,16 +49,18 @@ class Spending:
         self,
         accounts: Sequence[StoredAccount],
         id: UUID,
-        tokens: int,
-        usd: Decimal,
+        estimate: Estimate,
         ownership: Ownership,
     ) -> Overdrawn | None:
         given = compact([_row(account, place) for place, account in enumerate(accounts)])
-        values = (id, ownership.node, ownership.epoch, given, tokens, usd)
-        [(refused, calls, used, paid)] = self._pool.fetch(_SET_ASIDE, values)
+        most = (estimate.tokens, estimate.usd)
+        least = (estimate.least_tokens, estimate.least_usd)
+        values = (id, ownership.node, ownership.epoch, given, *most, *least)
+        [(refused, calls, used, paid, must_wait)] = self._pool.fetch(_SET_ASIDE, values)
         if refused is None:
             return None
-        return Overdrawn(name=decode_text(refused), calls=calls, tokens=used, usd=paid)
+        name = decode_text(refused)
+        return Overdrawn(name=name, calls=calls, tokens=used, usd=paid, must_wait=must_wait)
 
     def charge(self, id: UUID, calls: int, tokens: int, usd: Decimal) -> None:
         self._pool.fetch(_CHARGE, (id, calls, tokens, usd))

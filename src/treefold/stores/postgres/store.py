@@ -6,6 +6,7 @@ entries.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,6 +22,7 @@ from treefold.core.rate import Rate
 from treefold.core.sessions import Sessions
 from treefold.core.shared_store import (
     Batch,
+    Estimate,
     Load,
     Orders,
     Overdrawn,
@@ -238,6 +240,11 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     def questions(self, *, answered: bool = False) -> list[Question]:
         return self._reader.questions(answered=answered)
 
+    def timers(
+        self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None
+    ) -> list[tuple[float, int]]:
+        return self._reader.timers(after, until, limit)
+
     def pending(self, tree: int) -> list[Question]:
         return self._reader.pending(tree)
 
@@ -309,11 +316,10 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
         accounts: Sequence[StoredAccount],
         *,
         id: UUID,
-        tokens: int,
-        usd: Decimal,
+        estimate: Estimate,
         ownership: Ownership,
     ) -> Overdrawn | None:
-        return self._spending.set_aside(accounts, id, tokens, usd, ownership)
+        return self._spending.set_aside(accounts, id, estimate, ownership)
 
     def charge(self, id: UUID, *, calls: int, tokens: int, usd: Decimal) -> None:
         self._spending.charge(id, calls, tokens, usd)

@@ -94,14 +94,19 @@ CREATE TABLE texts (
     PRIMARY KEY (tree, hash)
 );
 
--- The pending questions; their text is in the event.
+-- The pending questions, and the calls that sleep, which ask nobody; their text is in the event.
+-- A row is due when its question expires or somebody else is asked, or a sleep ends.
 CREATE TABLE questions (
     id text PRIMARY KEY,
     node bigint NOT NULL,
     tree bigint NOT NULL,
     place bigint NOT NULL,
+    asks boolean NOT NULL,
+    due double precision,
     number bigint GENERATED ALWAYS AS IDENTITY
 );
+CREATE INDEX questions_asked ON questions (number) WHERE asks;
+CREATE INDEX questions_due ON questions (due) WHERE due IS NOT NULL;
 CREATE INDEX questions_by_node ON questions (node);
 CREATE INDEX questions_by_tree ON questions (tree);
 
@@ -164,8 +169,8 @@ CREATE TABLE accounts (
 );
 CREATE INDEX accounts_by_tree ON accounts (tree) WHERE tree > 0;
 
--- What is reserved in accounts for requests under way. If the owner of the drive dies, it becomes
--- what the request is charged with.
+-- What is reserved in accounts for requests under way. If the owner of the drive dies, the request is
+-- charged with the least.
 CREATE TABLE holds (
     id uuid NOT NULL,
     account text NOT NULL,
@@ -173,6 +178,8 @@ CREATE TABLE holds (
     epoch integer NOT NULL,
     tokens bigint NOT NULL,
     usd numeric NOT NULL,
+    least_tokens bigint NOT NULL,
+    least_usd numeric NOT NULL,
     PRIMARY KEY (account, id)
 );
 CREATE INDEX holds_by_id ON holds (id);

@@ -3,6 +3,7 @@
 These functions wait for the store, so they run in worker threads.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -15,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from treefold.core.edit import Edit
-from treefold.core.errors import StoreError, UnknownNodeError
+from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError
 from treefold.core.views import NodeView
 from treefold.runtime.observe.observer import Observer
 from treefold.version import __version__
@@ -31,6 +32,8 @@ from treefold.views.web.run_query import RunQuery, select
 from treefold.views.web.run_summaries import RunSummaries
 
 _MOST_DIGITS: Final = 18  # of an id; as many always fit into 64 bits
+_ACCEPTANCE: Final = 2.0  # seconds
+_POLL: Final = 0.05  # seconds
 _LONGEST_SEARCH: Final = 1_000  # characters
 _MOST_SUMMARIES: Final = 100  # in one request
 _USUAL_RUNS: Final = 50  # of sums over several runs
@@ -205,8 +208,25 @@ class Api:
         text, args = request.fields.get("text", ""), request.fields.get("args")
         node = parse_id(request.path["id"].partition("-")[0])
         self._observer.tree_of(node or 0)  # raises if there never was such a question
-        self._observer.answer(request.path["id"], text, args=args)
+        id = request.path["id"]
+        self._observer.answer(id, text, args=args)
+        self._check_accepted(id, node or 0)
         return {}
+
+    def _check_accepted(self, id: str, node: int) -> None:
+        """Wait a moment for the program, which may know more than the form of a question says.
+
+        Raises:
+            InvalidValueError: it has refused the answer.
+        """
+        end = time.monotonic() + _ACCEPTANCE
+        while self._observer.is_driven and time.monotonic() < end:
+            if (why := self._observer.refusal(id)) is not None:
+                raise InvalidValueError(why)
+            asked = {one.id: one for one in self._observer.get_view(node).questions}
+            if id not in asked or asked[id].form is None:
+                return
+            time.sleep(_POLL)
 
     def _pause(self, request: ApiRequest) -> Any:
         self._observer.pause(request.node(), **request.fields)

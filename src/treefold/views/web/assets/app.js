@@ -26,6 +26,8 @@ class App {
   questions = [];
   driven = true;
   #runs = new Map();
+  #received = []; // the questions that the server has sent
+  #answering = new Set(); // the ids of those whose answer is on its way: it may be refused
   #openQuestions = null; // the ids of the questions, once they are known
   #view = null;
   #stop = () => {};
@@ -46,6 +48,7 @@ class App {
       compare: (a, b) => this.go(`#/compare/${a}/${b}`),
       go: (address) => this.go(address),
       isOpenQuestion: (id) => this.#openQuestions?.has(id) ?? true,
+      answering: (id, isOnItsWay) => this.#noteAnswering(id, isOnItsWay),
       questionOf: (id) => this.questions.find(({ node }) => node === id),
       isPaused: (row, tree) => this.questions.some(
         (one) => one.kind === "paused" && one.tree === tree && `${one.path}.`.startsWith(`${row.path}.`),
@@ -338,7 +341,19 @@ class App {
     if (run) tree.setRun(run);
   }
 
-  #updateQuestions({ questions }) {
+  #noteAnswering(id, isOnItsWay) {
+    if (isOnItsWay) this.#answering.add(id);
+    else {
+      this.#answering.delete(id);
+      this.#updateQuestions({ questions: this.#received });
+    }
+  }
+
+  #updateQuestions({ questions: received }) {
+    this.#received = received;
+    const ids = new Set(received.map(({ id }) => id));
+    const kept = this.questions.filter(({ id }) => this.#answering.has(id) && !ids.has(id));
+    const questions = [...received, ...kept];
     this.questions = questions;
     this.#openQuestions = new Set(questions.map(({ id }) => id));
     for (const tree of this.#runs.values()) tree.setQuestions(this.#openQuestions);

@@ -3,6 +3,8 @@
 import { icon, make, replaceContent } from "./dom.js";
 import { CANCEL_WARNING, openForm, readJson } from "./dialogs.js";
 import { attempt, showToast } from "./notices.js";
+import { formControls } from "./form.js";
+import { when } from "./format.js";
 import { editable, longText, oneLine } from "./text.js";
 
 const TITLES = { human: "asks", approval: "asks for approval", in_doubt: "in doubt", paused: "paused", budget: "asks for more" };
@@ -17,6 +19,7 @@ const WORDS = {
   empty: "Use an empty text",
   fail: "Let it fail",
 };
+const AGAIN = 2000; // milliseconds
 const NO_RESULT = "Enter the result that it had, unless it was an empty text. ";
 
 /**
@@ -29,15 +32,20 @@ export function questionCard(question, who, context) {
     "aria-label": `${TITLES[question.kind] ?? "asks"}: ${oneLine(question.text).slice(0, 200)}`,
   },
     make("header", {}, icon("ask"), who, make("span.kind-word", {}, TITLES[question.kind] ?? question.kind)),
-    longText(question.text, { first: 600 }));
+    longText(question.text, { first: 600 }),
+    terms(question));
   if (!context.source.live) return card;
   const send = async (text, args = null) => {
     card.inert = true;
+    context.answering(question.id, true);
     const done = await attempt(() => context.source.answer(question.id, text, args));
     if (done) {
       card.classList.add("answered");
       if (context.pendingNote()) showToast(`Answered.${context.pendingNote()}`);
     } else card.inert = false;
+    // An answer that was refused: the question is there again in a moment.
+    if (done) context.answering(question.id, false);
+    else setTimeout(() => context.answering(question.id, false), AGAIN);
   };
   card.append(...controls(question, send, context));
   return card;
@@ -48,7 +56,9 @@ function controls(question, send, context) {
     case "approval": return approval(question, send, context);
     case "in_doubt": return inDoubt(send);
     case "paused": return paused(question, send);
-    default: return question.choices.length ? choices(question, send) : freeText(send);
+    default:
+      if (question.form) return formControls(question, send);
+      return question.choices.length ? choices(question, send) : freeText(question, send);
   }
 }
 
@@ -66,8 +76,20 @@ function choices(question, send) {
   ];
 }
 
-function freeText(send) {
+/** Who is asked, until when, and what happens then. */
+function terms({ to, expires, default: fallback, escalations, form }) {
+  const said = to ? [`for ${oneLine(to)}`] : [];
+  if (escalations?.length) said.push(`for ${oneLine(escalations[0].to)} from ${when(escalations[0].at)}`);
+  if (expires !== null && expires !== undefined) {
+    const known = form?.properties ? "as the form begins" : oneLine(fallback ?? "") || "an empty text";
+    said.push(`until ${when(expires)}, otherwise ${fallback === null ? "it fails" : known}`);
+  }
+  return said.length ? make("p.hint.terms", {}, said.join("; ")) : null;
+}
+
+function freeText(question, send) {
   const text = make("textarea", { rows: "2", placeholder: "Your answer", "aria-label": "Your answer" });
+  text.value = question.default ?? "";
   const form = make(
     "form",
     {},

@@ -7,7 +7,7 @@ import { duration, now, percent } from "./format.js";
 export const KINDS = [
   ["model", "model", "a request to a model was under way"],
   ["tool", "own code", "the code of the function ran"],
-  ["queued", "queued", "it waited to be started, for a slot, a rate or the next attempt"],
+  ["queued", "queued", "it slept, or waited to be started, for a slot, a rate or the next attempt"],
   ["person", "person", "it was paused, or waited for an answer"],
   ["down", "no process", "no process ran it"],
   ["calls", "calls below", "a call that it made was open"],
