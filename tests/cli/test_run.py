@@ -357,6 +357,27 @@ def test_a_model_that_does_not_exist_is_a_sentence(tmp_path: Path):
     assert "no provider is called 'clod'" in done.stderr
 
 
+def test_a_model_that_a_program_makes_is_named_by_its_file(tmp_path: Path):
+    module, store = tmp_path / "job.py", tmp_path / "run.db"
+    module.write_text(
+        "from treefold import agent\n"
+        "from treefold.testing import ScriptedModel\n"
+        "@agent\n"
+        "def greet() -> str:\n"
+        "    return 'Greet.'\n"
+        "own = ScriptedModel('Hello!', name='acme:large')\n"
+        "replies = ['Hello!']\n"
+    )
+    run = ["run", f"{module}:greet", "--store", str(store), "--model"]
+    done = treefold(*run, f"{module}:own")
+    assert (done.returncode, done.stdout) == (0, "Hello!\n")
+    with attach(store) as observer:
+        assert observer.get_view(1).model == "acme:large"
+    done = treefold(*run, f"{module}:replies")
+    assert done.returncode == 2
+    assert f"scripted:{module}:replies" in done.stderr
+
+
 def test_a_killed_run_resumes_when_it_is_started_again(tmp_path: Path):
     store = tmp_path / "run.db"
     args = [

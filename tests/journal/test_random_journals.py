@@ -129,6 +129,7 @@ class Tree:
     n: int
     key: str | None
     source: int = 0
+    continues: int = 0  # the tree that it resumes
     answer: str | None = None
     cancelled: bool = False
     doubted: bool = False  # somebody said that a call in it failed
@@ -237,16 +238,26 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
     def resume(self, pick: int) -> None:
         if not self.trees:
             return
-        tree = self.picked(list(self.trees.values()), pick)
+        first = self.picked(list(self.trees.values()), pick)
+        tree = self.continued(first)
         if not (tree.cancelled or tree.kind == "fail" or tree.doubted) or tree.edited:
             with pytest.raises(UsageError):
-                self.runtime.resume(tree.id)
+                self.runtime.resume(first.id)
             return
-        node = self.runtime.resume(tree.id)
+        node = self.runtime.resume(first.id)
         self.allowed.update(tree.n + more for more in ADDED.get(tree.kind, ()))
         doubted = tree.doubted and not tree.cancelled
         self.add(
-            Tree(node.id, tree.kind, tree.n, None, tree.id, answer=tree.answer, doubted=doubted),
+            Tree(
+                node.id,
+                tree.kind,
+                tree.n,
+                None,
+                source=tree.id,
+                continues=tree.id,
+                answer=tree.answer,
+                doubted=doubted,
+            ),
             runs=False,
         )
 
@@ -281,7 +292,8 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
             return
         tree = self.picked(keyed, pick)
         function = self.stage.functions[tree.kind]
-        assert self.runtime.invoke(function, {"n": tree.n}, key=tree.key).id == tree.id
+        again = self.runtime.invoke(function, {"n": tree.n}, key=tree.key)
+        assert again.id == self.continued(tree).id
         with pytest.raises(InvalidValueError):
             self.runtime.invoke(function, {"n": tree.n + 1}, key=tree.key)
 
@@ -370,6 +382,12 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
             node.state.final or asking & {one.id for one in self.runtime.get_subtree(node.id)}
             for node in self.runtime.list_toplevel()
         )
+
+    def continued(self, tree: Tree) -> Tree:
+        """Return what became of *tree*: the tree that resumes it, or the one that resumes that."""
+        while later := [one for one in self.trees.values() if one.continues == tree.id]:
+            [tree] = later
+        return tree
 
     def waiting(self, kind: QuestionKind) -> list[Question]:
         return [question for question in self.runtime.questions() if question.kind is kind]

@@ -138,6 +138,8 @@ class Loop:
                     *inputs, over_budget=self._is_over_budget, on_event=on_event
                 )
             except BudgetExceeded as exceeded:
+                if await conversation.ask_for_more(exceeded):
+                    continue
                 inputs = self._policy.after_budget(exceeded, inputs)
                 self._is_over_budget = True
             except ModelProviderException as error:

@@ -24,7 +24,7 @@ _REMINDERS: Final = 2  # after a response without a usable answer
 _EMPTY: Final = "You said nothing. Give your answer."
 _NO_RESULT: Final = "{fault}. Call the function return_result with the result of your task."
 _NO_JSON: Final = "{fault}. Answer with JSON of the schema that you were given, and nothing else."
-_LAST_CALL: Final = (
+LAST_CALL: Final = (
     "The budget for this task is used up, and you can call no more functions. Answer now, with what"
     " you have, and say what is missing."
 )
@@ -148,8 +148,8 @@ class AgentPolicy:
         with provider_faults(self._ctx, self._task.model):
             self._conversation.forbid_calls()
         # An earlier process may have added the text without getting a response.
-        is_added = inputs[-1] == UserText(_LAST_CALL)
-        return inputs if is_added else [*inputs, UserText(_LAST_CALL)]
+        is_added = inputs[-1] == UserText(LAST_CALL)
+        return inputs if is_added else [*inputs, UserText(LAST_CALL)]
 
     def out_of_steps(self) -> Any:
         """Raise StepLimitError."""

@@ -15,7 +15,7 @@ from treefold.cli.chat_input import LineReader
 from treefold.cli.chat_screen import Screen
 from treefold.cli.chat_turn import TurnRunner
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE
-from treefold.cli.loading import is_scripted, load_functions, load_model
+from treefold.cli.loading import is_in_file, load_functions, load_model
 from treefold.cli.model_choice import AUTO, ModelChoice, ask_for_model, choose_model
 from treefold.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent
 from treefold.core.errors import InvalidValueError, TreefoldError
@@ -58,7 +58,7 @@ def chat_with(options: ChatOptions) -> int:
 def _prepare(runner: asyncio.Runner, screen: Screen, options: ChatOptions) -> "_ChatLoop":
     if options.store and not options.session:
         raise InvalidValueError("--store says where a session is saved: give --session, too")
-    if options.model is not None and is_scripted(options.model):
+    if options.model is not None and is_in_file(options.model):
         choice = ModelChoice(options.model, None, "--model")
     elif options.model == AUTO and not options.local and not options.base_url:
         choice = ModelChoice(ask_for_model(None), None, "--model auto")

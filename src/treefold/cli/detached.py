@@ -9,7 +9,7 @@ from typing import Any
 from treefold.cli.engine_choice import choose_engine
 from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import shared_journal
-from treefold.cli.loading import is_scripted
+from treefold.cli.loading import is_in_file
 from treefold.cli.runtime_options import RuntimeOptions
 from treefold.core.errors import InvalidValueError
 from treefold.core.function import DEFAULT_QUEUE, Function
@@ -40,7 +40,7 @@ def submit(
     store, model = place.store, place.model
     if decides.price is not None:
         raise InvalidValueError("--price is for the model of a worker: give it there")
-    if model is not None and is_scripted(model):
+    if model is not None and is_in_file(model):
         raise InvalidValueError(f"--model {model} is in this process only: give it to the worker")
     if model is not None and not function.is_agent:
         raise InvalidValueError(

@@ -131,7 +131,8 @@ def node_id(observer: Observer, text: str) -> int:
         if not trees:
             raise UnknownNodeError("there is no run in the journal yet")
         return trees[-1].id
-    for tree in trees:
+    # Trees that continue each other have the same key: the newest is what became of the call.
+    for tree in reversed(trees):
         if tree.key and tree.key in {text, text.removeprefix("=")}:
             return tree.id
     raise UnknownNodeError(f"there is no run {text!r}; 'treefold ps' lists them. Give {NODE_HELP}")

@@ -19,7 +19,7 @@ from treefold.core.reference import LOADED_FILE
 TARGET: Final = FILE  # a module may be a file, which a shell can complete
 MODEL_HELP: Final = (
     "the model of agents that name none, instead of TREEFOLD_MODEL: local, anthropic:MODEL, "
-    "openai:MODEL@URL, scripted:FILE, ..."
+    "openai:MODEL@URL, FILE.py:NAME, scripted:FILE, ..."
 )
 ENGINE_HELP: Final = (
     "what places work on workers: procrastinate, temporal:HOST:PORT[/NAMESPACE], in-process, or "
@@ -33,29 +33,36 @@ DEPS_HELP: Final = (
 _SCRIPTED: Final = "scripted:"
 
 
-def is_scripted(model: str) -> bool:
-    """Whether *model* names a script, which ``load_model`` reads."""
-    return model.startswith(_SCRIPTED)
+def is_in_file(model: str) -> bool:
+    """Whether *model* names a file that ``load_model`` reads, a script or a program."""
+    return model.startswith(_SCRIPTED) or _place(model).endswith(".py")
 
 
 def load_model(name: str | None) -> Any:
     """Return the model of an option ``--model``; a name that a runtime can find is left as it is.
 
-    ``scripted:FILE.json`` is a list of replies (see ``treefold.testing.script_file``), and
-    ``scripted:FILE.py:NAME`` a model, a list of replies or a function that replies to a request.
+    ``FILE.py:NAME`` is a model that a program makes. ``scripted:FILE.json`` is a list of replies
+    (see ``treefold.testing.script_file``), and ``scripted:FILE.py:NAME`` a list of replies or a
+    function that replies to a request.
     """
-    if name is None or not is_scripted(name):
+    if name is None or not is_in_file(name):
         return name
     from treefold.core.model import Model  # noqa: PLC0415 - few commands need it
     from treefold.testing.script_file import read_script  # noqa: PLC0415 - few commands need it
     from treefold.testing.scripted import ScriptedModel  # noqa: PLC0415 - few commands need it
 
-    place, _, attribute = name.removeprefix(_SCRIPTED).rpartition(":")
+    file = name.removeprefix(_SCRIPTED)
+    place, attribute = _place(file), file.rpartition(":")[2]
     if not place.endswith(".py"):
-        return ScriptedModel(*read_script(Path(name.removeprefix(_SCRIPTED))), name=name)
+        return ScriptedModel(*read_script(Path(file)), name=name)
     found = load_object(place, attribute)
     if isinstance(found, Model):
         return found
+    if file == name:
+        raise InvalidValueError(
+            f"{place} has no model {attribute!r}; a list of replies, or a function that replies, is"
+            f" given as {_SCRIPTED}{name}"
+        )
     if isinstance(found, list | tuple):
         return ScriptedModel(*cast("Sequence[Any]", found), name=name)
     if not callable(found):
@@ -63,6 +70,10 @@ def load_model(name: str | None) -> Any:
             f"{place} has no {attribute!r} that is a model, a list of replies or a function"
         )
     return ScriptedModel(cast("Any", found), name=name)
+
+
+def _place(name: str) -> str:
+    return name.rpartition(":")[0]
 
 
 def load_deps(target: str | None) -> Any:

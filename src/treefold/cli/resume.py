@@ -1,13 +1,15 @@
 """``treefold resume``: continue a run that is paused, held back, failed or was cancelled."""
 
+from dataclasses import replace
 from typing import Any
 
 from treefold.cli.control import EXIT_CODES, report_outcome
 from treefold.cli.here import Here, here_options
 from treefold.cli.journal import node_id, observe
 from treefold.cli.options import command, node_argument, store_option, wait_option
+from treefold.cli.runtime_options import read_budget
 from treefold.core.function import Node
-from treefold.runtime.observe.observer import Observer, is_paused
+from treefold.runtime.observe.observer import is_paused
 from treefold.runtime.runtime import Runtime
 
 
@@ -23,8 +25,9 @@ def resume(
 
     example: treefold resume 7
 
-    A run that has failed or was cancelled resumes as a fork: what was cancelled, or ended because
-    a provider failed, is done again, and all else is taken over.
+    A run that has failed or was cancelled continues in a new one: what was cancelled, or failed for
+    want of a provider, of a budget or of the journal, is done again, and all else is taken over.
+    With --budget it may spend that much instead; what it has spent counts.
 
     The process that drives the journal does it. With --with it is done here, if no process drives
     the journal, and shown as by 'treefold run'; other unfinished runs of the journal resume, too.
@@ -33,22 +36,26 @@ def resume(
     the run is held back: give the hook by --hooks, or go on --without it.
     """
     here = Here(**given)
-    here.check()
+    budget = None if here.budget is None else read_budget(here.budget)
+    # The process that drives the journal gives the run that budget.
+    replace(here, budget=None).check()
     with observe(store) as observer:
         id = node_id(observer, node)
-        view, known = observer.get_view(id), _forks(observer, id)
+        id = observer.newest(id) if observer.tree_of(id) == id else id
+        view = observer.get_view(id)
         top = observer.get_view(observer.tree_of(id))
         name = f"{view.fn} (node {id})"
         if not here.targets:
-            observer.resume(id, without=without)
+            observer.resume(id, budget=budget, without=without)
 
             def forked() -> str | None:
-                new = _forks(observer, id) - known
-                return f"{name} resumes as node {min(new)}" if new else None
+                new = observer.newest(id)
+                return f"{name} resumes as node {new}" if new != id else None
 
             def lifted() -> str | None:
                 now = observer.get_view(id)
-                held = is_paused(now) or now.held_back or not observer.is_driven
+                paused = is_paused(now, is_short=budget is not None)
+                held = paused or now.held_back or not observer.is_driven
                 return None if held else f"{name} resumes"
 
             done = forked if view.state.final else lifted
@@ -56,12 +63,9 @@ def resume(
 
     def start(runtime: Runtime) -> Node:
         # The runtime resumes what is unfinished by itself.
-        if view.state.final or without or top.inert or is_paused(view):
-            return runtime.resume(id, without=without)
+        is_stopped = view.state.final or top.inert
+        if is_stopped or without or is_paused(view, is_short=budget is not None):
+            return runtime.resume(id, budget=budget, without=without)
         return runtime.get_subtree(top.id)[0]
 
     return here.drive(store, top, start, "resume")
-
-
-def _forks(observer: Observer, tree: int) -> set[int]:
-    return {row.id for row in observer.trees() if row.source == tree}

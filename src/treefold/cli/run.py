@@ -22,7 +22,7 @@ from treefold.cli.function_options import FunctionCommand, read_options
 from treefold.cli.loading import (
     MODEL_HELP,
     TARGET,
-    is_scripted,
+    is_in_file,
     load_function,
     load_model,
 )
@@ -303,7 +303,7 @@ def _choose_model(
     Raises:
         NoModelError: *function* is one, and none was chosen.
     """
-    if model and is_scripted(model) and not embedded:
+    if model and is_in_file(model) and not embedded:
         return load_model(model)
     is_named = bool(model or embedded)
     is_needed = function.is_agent and getattr(function, "default_model", None) is None

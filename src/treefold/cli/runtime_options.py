@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 from treefold.cli.loading import DEPS_HELP, TARGET, load_deps, load_module, load_object
-from treefold.core.budget import Budget
+from treefold.core.budget import Budget, amounts_in
 from treefold.core.decisions import HOOK_PRE_TOOL_USE, Hooks
 from treefold.core.errors import InvalidValueError
 from treefold.core.function import Function
@@ -128,15 +128,9 @@ def read_budget(text: str) -> Budget:
     Raises:
         InvalidValueError: it describes none.
     """
-    limits: dict[str, Any] = {}
     try:
-        for part in text.split(","):
-            name, _, value = part.strip().partition("=")
-            limits[name] = Decimal(value) if name == "usd" else float(value)
-            if name in {"tokens", "calls"}:
-                limits[name] = int(value)
-        return Budget(**limits)
-    except (ValueError, TypeError, InvalidOperation):
+        return amounts_in(text)
+    except InvalidValueError:
         raise InvalidValueError(
             f"--budget {text!r} is none: give limits such as usd=2 or tokens=100000,seconds=600;"
             " there are usd, tokens, seconds and calls"

@@ -1,6 +1,7 @@
 """Errors of calls that talk to a model; the whole tree is drawn in ``treefold.errors``."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from treefold.core.errors import CallError, TracedError
@@ -93,19 +94,28 @@ class BudgetExceeded(CallError):  # noqa: N818 - the name is part of the documen
         'the budget of fix_bug (path 1) is exceeded: 60 s are over; give more, or a smaller task'
     """
 
+    last_call: bool = False
+    account: Any = None  # for the runtime: what it did not fit into
+
     def __init__(
-        self, limit: str, node: Any = None, owner: str = "this call", *, last_call: bool = False
+        self,
+        limit: str,
+        node: Any = None,
+        owner: str = "this call",
+        *,
+        last_call: bool = False,
+        remedy: str = "give more, or a smaller task",
     ) -> None:
-        super().__init__(
-            f"the budget of {owner} is exceeded: {limit}; give more, or a smaller task"
-        )
+        super().__init__(f"the budget of {owner} is exceeded: {limit}; {remedy}")
         self.limit = limit
         self.node = node
         self.owner = owner
         self.last_call = last_call
+        self._remedy = remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (BudgetExceeded, (self.limit, None, self.owner))
+        again = partial(BudgetExceeded, last_call=self.last_call, remedy=self._remedy)
+        return (again, (self.limit, None, self.owner))
 
 
 class UnknownPriceError(CallError):

@@ -1,11 +1,20 @@
 """``Budget``: what a call, and all calls below it, may spend."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.lazy_dataclass import lazy_dataclass
+
+# The limits of a budget, and how each is read.
+_AMOUNTS: Final[dict[str, Callable[[str], Any]]] = {
+    "usd": Decimal,
+    "tokens": int,
+    "seconds": float,
+    "calls": int,
+}
 
 
 @lazy_dataclass(frozen=True, kw_only=True)
@@ -63,3 +72,74 @@ class Budget:
             tokens=None if self.tokens is None else max(0, self.tokens - tokens),
             usd=None if self.usd is None else max(Decimal(0), Decimal(self.usd) - usd),
         )
+
+
+def amounts_in(text: str) -> Budget:
+    """Return the amounts in a text such as "usd=5 tokens=200000" as a budget.
+
+    Raises:
+        InvalidValueError: there are none, or they are not amounts of a budget.
+    """
+    found: dict[str, Any] = {}
+    for word in text.replace(",", " ").split():
+        name, _, value = word.partition("=")
+        if name not in _AMOUNTS:
+            raise InvalidValueError(
+                f"{text!r} is no budget: give {', '.join(f'{one}=...' for one in _AMOUNTS)}"
+            )
+        try:
+            found[name] = _AMOUNTS[name](value)
+        except (ArithmeticError, ValueError):
+            raise InvalidValueError(f"a budget of {word} is none; give a number") from None
+    return Budget(**found)
+
+
+def as_text(budget: Budget) -> str:
+    """Return the amounts of *budget* as a text, which ``amounts_in`` reads."""
+    amounts = {name: getattr(budget, name) for name in _AMOUNTS}
+    return " ".join(f"{name}={value}" for name, value in amounts.items() if value is not None)
+
+
+def combined(first: Budget | None, then: Budget) -> Budget:
+    """Return *first* with the limits of *then* instead of its own, where *then* has any."""
+    if first is None:
+        return then
+    amounts = {name: getattr(then, name) for name in _AMOUNTS}
+    return replace(first, **{name: one for name, one in amounts.items() if one is not None})
+
+
+def raised(budget: Budget, to: Budget) -> Budget:
+    """Return *budget* with each limit that it has raised to that of *to*, if that is higher."""
+    pairs = {name: (getattr(budget, name), getattr(to, name)) for name in _AMOUNTS}
+    higher = {
+        name: max(old, new)
+        for name, (old, new) in pairs.items()
+        if old is not None and new is not None
+    }
+    return replace(budget, **higher)
+
+
+def as_data(budget: Budget | None) -> dict[str, Any] | None:
+    """Return *budget* as JSON data, without the fields that are not set."""
+    if budget is None:
+        return None
+    found = {one.name: getattr(budget, one.name) for one in fields(budget)}
+    return {
+        name: str(value) if isinstance(value, Decimal) else value
+        for name, value in found.items()
+        if value is not None and value is not False
+    }
+
+
+def budget_of(data: Any) -> Budget | None:
+    """Return the budget that ``as_data`` has described.
+
+    Raises:
+        InvalidValueError: it is none.
+    """
+    if data is None:
+        return None
+    try:
+        return Budget(**data)
+    except TypeError:
+        raise InvalidValueError(f"{data!r} describes no budget") from None

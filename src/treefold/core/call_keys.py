@@ -1,7 +1,8 @@
 """Keys, which identify a call in a journal among the calls of its parent.
 
 There are three kinds of key: a name given by the caller, the response in which a model asked for
-the call, or else the function and its arguments. Keys of different kinds are never equal.
+the call, or else the function and its arguments. Keys of different kinds are never equal. The key
+of a tree that continues a failed one names that tree.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from treefold.core.errors import InvalidValueError
 
 _NAMED: Final = "="
 _USED: Final = "/"
+_CONTINUES: Final = "+"
 
 
 def named(name: str) -> str:
@@ -23,6 +25,16 @@ def named(name: str) -> str:
 def name_in(key: str) -> str:
     """Return the name that the caller gave to the call with this key, or ``""``."""
     return key.removeprefix(_NAMED) if key.startswith(_NAMED) else ""
+
+
+def of_continuation(tree: int) -> str:
+    """Return the key of the tree that continues a failed one: there is at most one."""
+    return f"{_CONTINUES}{tree}"
+
+
+def is_continuation(key: str) -> bool:
+    """Whether *key* is that of a tree which continues a failed one."""
+    return key.startswith(_CONTINUES)
 
 
 def of_tool_use(response: int, tool_use_id: str) -> str:

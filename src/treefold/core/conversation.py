@@ -7,7 +7,7 @@ module knows neither budgets nor journals.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from treefold.core.agent_errors import AgentException
+from treefold.core.agent_errors import AgentException, BudgetExceeded
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.decisions import RuleChain
 from treefold.core.exchange import Exchange
@@ -112,6 +112,10 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
     @property
     def pauses_on_tool_error(self) -> bool:
         """Whether a failed call that the model asked for pauses the agent."""
+        ...
+
+    async def ask_for_more(self, exceeded: BudgetExceeded) -> bool:
+        """Ask a person for a larger budget, if the runtime pauses for that; whether it did."""
         ...
 
     async def pause(self, why: str, key: str, choices: Sequence[str] = ()) -> str:

@@ -644,6 +644,7 @@ class TracedError(TreefoldError):
         node_id: the id of its node.
         path: the path of that node in its tree.
         frames: the calls that led there, the top-level one first.
+        remedy: how to go on, if that is known.
 
     Example:
         >>> from treefold import Frame
@@ -658,6 +659,7 @@ class TracedError(TreefoldError):
     node_id: int | None = None
     path: str = ""
     frames: tuple[Frame, ...] = ()
+    remedy: str = ""
 
     @property
     def message(self) -> str:
@@ -671,7 +673,8 @@ class TracedError(TreefoldError):
             self.agent, self.node_id, self.path = last.function, last.node_id, last.path
 
     def __str__(self) -> str:
-        return "\n".join([self.message, agent_traceback(self.frames)][: 1 + bool(self.frames)])
+        text = f"{self.message}; {self.remedy}" if self.remedy else self.message
+        return "\n".join([text, agent_traceback(self.frames)][: 1 + bool(self.frames)])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (restored, (type(self), self.args, vars(self) | {"inner": None}))

@@ -60,6 +60,11 @@ def set_number(event: Event, number: int) -> None:
     event.number = number  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def set_node(event: Event, node: int) -> None:
+    """Set the call that *event* happened to, when it is read as an event of a fork."""
+    event.node = node  # pyright: ignore[reportAttributeAccessIssue]
+
+
 @fact
 class BudgetAbove:
     """A budget that a call spends of, and that belongs to a call above it or to the runtime."""
@@ -143,6 +148,7 @@ class TreeForked(Event):
     calls_until: tuple[int, ...] = ()
     uncancelled: tuple[int, ...] = ()  # nodes that are shared without their cancellation
     version: str = ""  # of its function when the fork was made
+    budget: Budget | None = None  # of its top-level call, instead of that of the source's
 
 
 @fact

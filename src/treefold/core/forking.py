@@ -5,9 +5,19 @@ A position is the number of an event in its tree, counted from 1.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from treefold.core.agent_events import ResponseCompleted
+from treefold.core.agent_events import (
+    BudgetAwaited,
+    ConversationOpened,
+    HookDecided,
+    LeaseAwaited,
+    RateAwaited,
+    RequestFailed,
+    RequestRetried,
+    RequestSent,
+    ResponseCompleted,
+)
 from treefold.core.call_keys import is_past
 from treefold.core.edit import UNCHANGED, Edit
 from treefold.core.errors import InvalidValueError
@@ -16,6 +26,7 @@ from treefold.core.events import (
     ArgumentsEdited,
     CallEnded,
     CallInherited,
+    CallOptions,
     CallReopened,
     CallRequested,
     CallStarted,
@@ -28,9 +39,22 @@ from treefold.core.events import (
     TreeForked,
     TreeImported,
     ValueSent,
+    set_node,
 )
 from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.outside import is_outside
 from treefold.core.states import NodeState
+
+# What belongs to an attempt to send a request, beside that it was sent and failed.
+_ATTEMPT: Final = (BudgetAwaited, LeaseAwaited, RateAwaited, RequestRetried)
+# Events that have ids of calls or questions beside that of their own call.
+_WITH_IDS: Final = (
+    CallRequested,
+    QuestionAsked,
+    QuestionEscalated,
+    QuestionNotified,
+    QuestionSettled,
+)
 
 
 @lazy_dataclass(frozen=True)
@@ -107,11 +131,11 @@ def _beside(events: Sequence[Event], cut: Cut, cancelled: set[int]) -> tuple[int
     return tuple(sorted(found))
 
 
-def cut_at_failure(events: Sequence[Event], is_passing: Callable[[CallEnded], bool]) -> Cut:
+def cut_at_failure(events: Sequence[Event]) -> Cut:
     """Return the cut that resumes a failed tree at its end.
 
-    The top-level call is open again, and so are calls that were cancelled, calls whose failure
-    *is_passing* (temporary), and calls that failed because of those.
+    The top-level call is open again, and so are calls that were cancelled, calls that failed for
+    want of something outside the tree, and calls that failed because of those.
     """
     requests = [e for e in events if isinstance(e, CallRequested)]
     ends = {e.node: e for e in events if isinstance(e, CallEnded)}
@@ -128,7 +152,7 @@ def cut_at_failure(events: Sequence[Event], is_passing: Callable[[CallEnded], bo
         # The agent has received the failure and continued.
         if is_past(request.key, responses.get(parent, 0)):
             continue
-        if node in reopened or ended.state is NodeState.Canceled or is_passing(ended):
+        if node in reopened or ended.state is NodeState.Canceled or is_outside(ended.exception):
             reopened |= {node, parent}
     connected = _connected(requests, reopened)
     return Cut(len(events), tuple(sorted(connected)), resumed=True)
@@ -159,11 +183,23 @@ def fork_of(events: Sequence[Event], cut: Cut, forked: TreeForked) -> TreeForked
     return replace(forked, inherited=len(_shared(events, forked)) - 1)
 
 
-def inherit(events: Sequence[Event], forked: TreeForked) -> list[Event]:
-    """Return the shared *events* of the source as events of the fork."""
+def inherit(events: Sequence[Event], forked: TreeForked, *, in_place: bool = False) -> list[Event]:
+    """Return the shared *events* of the source as events of the fork.
+
+    *in_place* changes the given ones, which is several times quicker.
+    """
     shared = _shared(events, forked)
     new_ids = {old: forked.node + number for number, old in enumerate(sorted(shared))}
-    return [_moved(event, new_ids, forked) for event in _kept(events, forked, shared)]
+    kept = _kept(events, forked, shared)
+    if not in_place:
+        return [_moved(event, new_ids, forked) for event in kept]
+    found = list(kept)
+    for place, event in enumerate(found):
+        if isinstance(event, _WITH_IDS):
+            found[place] = _moved(event, new_ids, forked)
+        else:
+            set_node(event, new_ids[event.node])
+    return found
 
 
 def done_again(events: Sequence[Event], cut: Cut) -> list[Event]:
@@ -181,8 +217,12 @@ def _kept(events: Sequence[Event], forked: TreeForked, shared: set[int]) -> Iter
     ids = _ids(events[: forked.length])
     reopened = {ids[number - 1] for number in forked.reopened}
     unended = reopened | {ids[number - 1] for number in forked.uncancelled}
+    left_out = set[int]()
+    if forked.resumed:
+        known = events[: forked.length]
+        left_out = _untold(known, reopened) | _tried_again(known, reopened)
     for position, event in enumerate(events[: forked.length], 1):
-        if event.node not in shared:
+        if event.node not in shared or position in left_out:
             continue
         # A fork is bound by all that bound its source, also by what came later.
         is_guard = isinstance(event, GuardsAdded | TreeImported)
@@ -191,6 +231,64 @@ def _kept(events: Sequence[Event], forked: TreeForked, shared: set[int]) -> Iter
         if event.node in unended and isinstance(event, CallEnded):
             continue
         yield event
+
+
+def _tried_again(events: Sequence[Event], reopened: set[int]) -> set[int]:
+    """Return the positions of what *reopened* agents have done for a request that they sent again.
+
+    A run may fail a thousand times before its provider is there: only the last attempt is shared.
+    """
+    found = set[int]()
+    attempts: dict[int, list[int]] = {}  # by agent, since its last response
+    opened: dict[int, int] = {}  # by agent, when its conversation was opened last
+    for position, event in enumerate(events, 1):
+        if event.node not in reopened:
+            continue
+        attempt = attempts.setdefault(event.node, [])
+        if isinstance(event, ResponseCompleted):
+            attempt.clear()
+        elif isinstance(event, ConversationOpened):
+            if event.goes_on:
+                attempt.append(position)
+                opened[event.node] = position
+        elif isinstance(event, RequestSent):
+            last = opened.get(event.node, 0)
+            found.update(one for one in attempt if one != last)
+            attempt[:] = [one for one in attempt if one == last] + [position]
+        elif isinstance(event, _ATTEMPT) or (
+            isinstance(event, RequestFailed) and not event.usage.total
+        ):
+            attempt.append(position)
+    return found
+
+
+def _untold(events: Sequence[Event], reopened: set[int]) -> set[int]:
+    """Return the positions of what agents were to be told of the failure of *reopened* calls.
+
+    Such a request was sent, and not answered: the agent waits for the calls again.
+    """
+    last: dict[int, int] = {}  # by agent, the position of its last response
+    responses: dict[int, int] = {}
+    for position, event in enumerate(events, 1):
+        if isinstance(event, ResponseCompleted):
+            last[event.node] = position
+            responses[event.node] = responses.get(event.node, 0) + 1
+    again: dict[int, set[str]] = {}  # by agent, the keys of the calls of its last response
+    for event in events:
+        if not isinstance(event, CallRequested) or event.node not in reopened:
+            continue
+        if event.parent in last and not is_past(event.key, responses[event.parent]):
+            again.setdefault(event.parent, set()).add(event.key)
+    return {
+        position
+        for position, event in enumerate(events, 1)
+        if event.node in again
+        and position > last[event.node]
+        and (
+            isinstance(event, RequestSent)
+            or (isinstance(event, HookDecided) and f"/{event.key}" in again[event.node])
+        )
+    }
 
 
 def new_id(events: Sequence[Event], forked: TreeForked, node: int) -> int:
@@ -231,7 +329,11 @@ def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Even
                 # A remote call of the source is no drive of its own in the fork: it runs with that.
                 return replace(moved, parent=new_ids[parent], queue="")
             number = forked.tree_number
-            return replace(moved, index=number, sequence=number, key=forked.key)
+            moved = replace(moved, index=number, sequence=number, key=forked.key)
+            if forked.budget is None:
+                return moved
+            options = replace(event.options or CallOptions(), budget=forked.budget)
+            return replace(moved, options=options)
         case QuestionAsked() | QuestionEscalated() | QuestionNotified():
             id = _question_id(event.question.id, node)
             return replace(event, node=node, question=replace(event.question, id=id, node_id=node))

@@ -5,6 +5,7 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, Final, cast
 
+from treefold.core.budget import amounts_in, as_text
 from treefold.core.errors import InvalidValueError
 from treefold.core.json_form import HIDDEN, LIMIT, NODE, json_form
 from treefold.core.lazy_dataclass import lazy_dataclass
@@ -36,6 +37,7 @@ class QuestionKind(StrEnum):
     Approval = "approval"  # a call needs the approval of a person
     InDoubt = "in_doubt"  # it is not known whether a call was done
     Paused = "paused"  # a call was paused, and waits to be resumed
+    Budget = "budget"  # a request does not fit into a budget, and waits for a larger one
     Sleep = "sleep"  # nobody is asked: a call sleeps, and time answers
 
 
@@ -146,6 +148,9 @@ class Question:
             return self._approval(text, args)
         if args is not None:
             raise InvalidValueError(f"question {self.id} ({self.kind}) takes no arguments")
+        if self.kind is QuestionKind.Budget:
+            word = text.strip().casefold()
+            return Answer(CANCEL if word == CANCEL else as_text(amounts_in(text)))
         if self.kind is QuestionKind.InDoubt:
             word, colon, rest = text.partition(":")
             if (choice := self._choice(word, text)) == USE and not colon:
@@ -213,6 +218,7 @@ class QuestionKey(StrEnum):
     Hold = "hold"  # a person paused a call
     Journal = "journal"  # the journal cannot be written
     NewCode = "new_code"  # the function of an open call has changed
+    Budget = "budget"  # a request does not fit into a budget
 
 
 def key_of(text: str) -> str:

@@ -23,6 +23,7 @@ from treefold.core.agent_events import (
     ResponseCompleted,
 )
 from treefold.core.arriving import ArrivingResponse, Delta
+from treefold.core.budget import Budget, amounts_in, combined
 from treefold.core.events import (
     AgentEdited,
     ArgumentsEdited,
@@ -54,7 +55,7 @@ from treefold.core.frames import Frame, short_arguments
 from treefold.core.guards import Guards
 from treefold.core.model_events import TextWasThinking
 from treefold.core.phases import Phase, PhaseKind, close_phase, end_person, open_phase
-from treefold.core.question import Answer, Question, QuestionKind, ends_pause
+from treefold.core.question import CANCEL, Answer, Question, QuestionKind, ends_pause
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage, added
@@ -128,6 +129,7 @@ class CallRecord:
         "allowed",
         "answers",
         "asked",
+        "budgets",
         "changed",
         "children",
         "conversation",
@@ -193,6 +195,7 @@ class CallRecord:
         self.lifted: frozenset[str] = frozenset()
         self.questions: dict[str, Question] | None = None  # the open ones
         self.asked: dict[str, Question] | None = None  # all, by their ids
+        self.budgets: dict[str, Budget] | None = None  # what people raised its budgets to, by place
         # The answers that its code has not received: given in an earlier process, or just now.
         self.answers: list[tuple[Question, Answer]] = []
         if parent is not None:
@@ -378,7 +381,7 @@ class CallRecord:
     def _reopen(self, at: float | None) -> None:
         self.ended = None
         self.since, self.deadline = at, None
-        self.answers = [(q, a) for q, a in self.answers if not ends_pause(q, a)]
+        self.answers = [(q, a) for q, a in self.answers if not _is_over(q, a)]
         waits = self.started is None
         self.state = NodeState.Waiting if waits else NodeState.Running
         self.status = _WAITS if waits else RUNS
@@ -401,7 +404,20 @@ class CallRecord:
             if not self.questions and self.state is not NodeState.Paused:
                 end_person(self._phases(), event.at)
         if event.answer is not None and self.asked is not None and event.id in self.asked:
-            self.answers.append((self.asked[event.id], event.answer))
+            question = self.asked[event.id]
+            self.answers.append((question, event.answer))
+            if question.kind is QuestionKind.Budget and event.answer.text != CANCEL:
+                self._raise_budget(question.key, amounts_in(event.answer.text))
+
+    def _raise_budget(self, key: str, budget: Budget) -> None:
+        """Note that a person raised a budget of this call, of one above it or of the runtime."""
+        _, levels, place = key.split(":")
+        owner = self
+        for _ in range(int(levels)):
+            assert owner.parent is not None  # it is a call above
+            owner = owner.parent
+        known = owner.budgets or {}
+        owner.budgets = known | {place: combined(known.get(place), budget)}
 
     def _notice(self, event: NoticeGiven) -> None:
         self.notices = self.notices or []
@@ -549,6 +565,11 @@ class CallRecord:
         RequestFailed: _fail,
         ResponseCompleted: _complete,
     }
+
+
+def _is_over(question: Question, answer: Answer) -> bool:
+    """Whether an answer does not apply to a call that is open again."""
+    return ends_pause(question, answer) or question.kind is QuestionKind.Budget
 
 
 def _last_time(top: CallRecord, until: float) -> float:

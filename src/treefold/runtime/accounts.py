@@ -1,17 +1,23 @@
 """Opens the accounts of calls: one for each budget that their requests are paid from."""
 
+import time
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 from weakref import WeakKeyDictionary
 
-from treefold.core.budget import Budget
+from treefold.core.budget import Budget, raised
+from treefold.core.call_keys import is_continuation
 from treefold.core.call_request import CallRequest
-from treefold.core.events import BudgetAbove
+from treefold.core.events import BudgetAbove, CallEnded, Event
 from treefold.core.function import Function
 from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, upwards
 from treefold.runtime.graph import reachable
 from treefold.runtime.guarding import Guarding
+
+_OF_FUNCTION: Final = 1  # the place of its budget, after that of the call
 
 
 class Accounts:
@@ -24,6 +30,7 @@ class Accounts:
 
     def __init__(self, common: Account | None, guarding: Guarding) -> None:
         self._common = common
+        self._since = time.time()
         self._guarding = guarding
         # The accounts of earlier runtimes: the trees of one runtime spend of the same.
         self._earlier: dict[Budget, Account] = {}
@@ -45,17 +52,34 @@ class Accounts:
         if is_common or request.budget is not None or request.function.budget is not None:
             self.open(node, request)
 
-    def open(self, node: CallNode, request: CallRequest, *, is_fork: bool = False) -> None:
+    def has_counted(self, events: Sequence[Event]) -> bool:
+        """Whether a tree that has ended, with these *events*, has spent the runtime's budget.
+
+        A tree that ended before this runtime began has spent that of an earlier one.
+        """
+        root = events[0].node
+        ends = [one.at for one in events if isinstance(one, CallEnded) and one.node == root]
+        return bool(ends) and ends[-1] >= self._since
+
+    def open(self, node: CallNode, request: CallRequest, *, is_counted: bool = False) -> None:
         """Open the accounts of *node*, and charge them with what an earlier process has spent.
 
-        What a fork shares with its original tree was charged to the runtime's budget by that tree.
+        That of the runtime is not charged if *is_counted*: it has been already. So it has what a
+        fork shares with its original tree.
         """
         budgets = (request.budget, request.function.budget)
         node.accounts = tuple([
-            Account(one, node, stored_as=self._stored_as(one, node, place))
+            Account(
+                one,
+                node,
+                is_given=place != _OF_FUNCTION,
+                stored_as=self._stored_as(one, node, place),
+            )
             for place, one in enumerate(budgets)
             if one is not None
         ])
+        for account in node.accounts:
+            _raise(account, node)
         counted = node.accounts
         if node.record.since is not None:
             for account in node.accounts:
@@ -63,8 +87,10 @@ class Accounts:
         common = self._common_of(node)
         if node.parent is None and common is not None:
             node.accounts += (common,)
-            # The budget of an earlier runtime was reduced when the fork was made.
-            counted = counted if is_fork and common is self._common else node.accounts
+            _raise(common, node)
+            # The budget of an earlier runtime was reduced when a fork was made.
+            is_charged = common is self._common or is_continuation(node.record.requested.key)
+            counted = counted if is_counted and is_charged else node.accounts
         if node.record.spending is not None:
             for account in counted:
                 # The store knows what was spent of a budget that outlives its tree.
@@ -76,7 +102,10 @@ class Accounts:
         options, above = node.record.requested.options, {one.id: one for one in upwards(node)}
         for one in () if options is None else options.budgets_above:
             owner = None if one.node is None else above[one.node]
-            account = Account(one.budget, owner, stored_as=one.name)
+            is_given = not one.name.endswith(f":{_OF_FUNCTION}")
+            account = Account(one.budget, owner, is_given=is_given, stored_as=one.name)
+            if owner is not None:
+                _raise(account, owner)
             if owner is not None and one.budget.name is None and owner.record.spending is not None:
                 # The store does not know it before the first request: a fork has inherited it.
                 account.take_over(owner.record.spending)
@@ -124,6 +153,12 @@ def budgets_above(parent: CallNode) -> tuple[BudgetAbove, ...]:
             owner = None if account.owner is None else account.owner.id
             found.append(BudgetAbove(name, owner, replace(budget, seconds=None)))
     return tuple(found)
+
+
+def _raise(account: Account, owner: CallNode) -> None:
+    """Raise a budget as people have done in an earlier process, or in the source of a fork."""
+    if (more := (owner.record.budgets or {}).get(account.place)) is not None:
+        account.budget = raised(account.budget, more)
 
 
 def _named_account(name: str) -> str:

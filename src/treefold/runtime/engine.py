@@ -44,6 +44,7 @@ from treefold.runtime.context import Context, Host
 from treefold.runtime.deps import give_deps
 from treefold.runtime.durable.tree_source import CountedTrees, NewTree, TreeSource
 from treefold.runtime.graph import discover
+from treefold.runtime.keyed_calls import KeyedCalls
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.questions.pauses import start_or_postpone
 from treefold.runtime.services import Services
@@ -210,6 +211,9 @@ class Engine:
         # Is called with the top-level call of each tree that is read because a program looks at it,
         # and the number of its events.
         self.on_found: Callable[[CallNode, int], None] | None = None
+        # Is called with a call that has failed and a request with its key, and returns the call
+        # that the request gets.
+        self.on_failed: Callable[[CallNode, CallRequest], CallNode] | None = None
         self.placement: Placement | None = None  # if other workers run top-level calls
         self.remote_calls: RemoteCalls | None = None  # in a shared store
         self._loader: TreeLoader | None = None  # reads earlier trees, if the runtime has a store
@@ -221,14 +225,13 @@ class Engine:
         self._keeps_trees = keeps_trees
         self._policy = policy
         self._lock = threading.Lock()  # guards keys
-        # Top-level calls by their keys, as long as they are in memory.
-        self._keyed: WeakValueDictionary[str, CallNode] = WeakValueDictionary()
+        self.keys = KeyedCalls(self.find)
         self.source: TreeSource = CountedTrees()
 
     def use_journal(self, loader: TreeLoader, resumer: Resumer) -> None:
         """Record all calls in the journal of *loader*, and find earlier ones there."""
         self._loader, self._journal, self.resumer = loader, loader.journal, resumer
-        self.source = loader.source
+        self.source, self.keys.store = loader.source, loader.store
         self._trees.recorded = loader.recorded
 
     def _new_tree(self, request: CallRequest) -> NewTree:
@@ -289,9 +292,10 @@ class Engine:
         if request.key is not None and (known := self._find_by_key(request)) is not None:
             return known
         with self._lock:
-            if request.key is not None and named(request.key) in self._keyed:
+            known = None if request.key is None else self.keys.loaded(named(request.key))
+            if known is not None:
                 # Another thread has started it in the meantime.
-                return self._checked_same(request, self._keyed[named(request.key)])
+                return self._checked_same(request, known)
             new = self._new_tree(request)
             tree = Tree(new.id, new.number, kept=self._keeps_trees, journal=new.journal)
             node = self._make(new.id, request, loop_handle, tree, None)
@@ -302,7 +306,7 @@ class Engine:
             if is_first and self.placement is None:
                 self._trees.expect(node)
             if is_first and request.key is not None:
-                self._keyed[named(request.key)] = node
+                self.keys.add(node)
         if not is_first:
             return self._found_meanwhile(request, node)
         if self.placement is not None:
@@ -343,9 +347,12 @@ class Engine:
             start_task(node, Context(self, node))
         return node
 
-    def restart(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
-        """Start the top-level call of a tree that was loaded, or of a fork."""
-        self.accounts.open(root, request, is_fork=is_fork)
+    def restart(self, root: CallNode, request: CallRequest, *, is_counted: bool) -> None:
+        """Start the top-level call of a tree that was loaded, or of a fork.
+
+        *is_counted* says that the runtime's budget has what was spent in it before.
+        """
+        self.accounts.open(root, request, is_counted=is_counted)
         give_deps(root, self.services)
         self._trees.expect(root)
         root.loop_handle.run_soon(start_task, root, Context(self, root))
@@ -450,22 +457,21 @@ class Engine:
     def _find_by_key(self, request: CallRequest) -> CallNode | None:
         """Return the top-level call that has the key of *request*, or None."""
         assert request.key is not None  # checked by the caller
-        key = named(request.key)
-        node = self._keyed.get(key)
-        if node is None and self._loader is not None:
-            tree = self._loader.store.find_key(key)
-            node = None if tree is None else self.find(tree)
-        if node is not None and self._checked_same(request, node) and self.resumer is not None:
+        node = self.keys.find(named(request.key))
+        if node is None:
+            return None
+        node = self.keys.newest(self._checked_same(request, node))
+        if self.resumer is not None:
             node.loop_handle.run_sync(self.resumer.resume_with, node, request)
             if node.record.held_back and node.id in self.resumer.held_back:
                 raise HeldBackError(node.index, node.record.held_back)
+        if node.has_ended and self.on_failed is not None and node.exception is not None:
+            return self.on_failed(node, request)
         return node
 
     def _found_meanwhile(self, request: CallRequest, new: CallNode) -> CallNode:
         """Return the call that another process has made in the place of a *new* one."""
-        self._trees.forget(new)
-        if self.placement is not None:
-            self.placement.withdraw(new.id)
+        self.forget_new(new)
         found = self._find_by_key(request)
         if found is None:
             raise UnknownNodeError(
@@ -473,6 +479,12 @@ class Engine:
                 " it again"
             )
         return found
+
+    def forget_new(self, new: CallNode) -> None:
+        """Forget a new top-level call, because another process was quicker."""
+        self._trees.forget(new)
+        if self.placement is not None:
+            self.placement.withdraw(new.id)
 
     def _checked_same(self, request: CallRequest, node: CallNode) -> CallNode:
         """Return *node*, which has the key of *request*.
@@ -492,10 +504,6 @@ class Engine:
         if node.record.inert and node.state is not NodeState.Success:
             raise HeldBackError(node.index, why_inert(node.id))
         return node
-
-    def forget_key(self, root: CallNode) -> None:
-        """Forget the key of a top-level call."""
-        self._keyed.pop(root.record.requested.key, None)
 
     # Finding nodes, in memory and in the store
 

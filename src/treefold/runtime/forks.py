@@ -7,22 +7,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from treefold.core.budget import Budget
+from treefold.core.call_keys import of_continuation
 from treefold.core.edit import UNCHANGED, Edit
 from treefold.core.errors import (
     HeldBackError,
     InvalidValueError,
-    ModelProviderException,
     StoreError,
     UnknownNodeError,
     UsageError,
 )
 from treefold.core.events import (
     AgentEdited,
-    CallEnded,
     CallRequested,
     Event,
     GuardsAdded,
     GuardsLifted,
+    QuestionAsked,
     TreeForked,
 )
 from treefold.core.forking import (
@@ -39,6 +40,7 @@ from treefold.core.forking import (
 )
 from treefold.core.function import Node
 from treefold.core.guards import Guards
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.shared_store import is_shared
 from treefold.core.value_codec import has_unserializable
 from treefold.core.work_engine import Ticket
@@ -50,6 +52,7 @@ from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork
 from treefold.runtime.durable.tree_reader import read_events
+from treefold.runtime.durable.tree_source import NewTree
 from treefold.runtime.engine import Engine
 from treefold.runtime.guarding import check_lifted, guards_in
 from treefold.runtime.readiness import model_of, why_unguarded, why_without_deps
@@ -101,12 +104,16 @@ class Forks:
         cut = partial(cut_at, node=node.id, response=response)
         return self._fork_tree(root_of(node), cut, edit, key, without)
 
-    def resume_failed(
-        self, root: CallNode, key: str | None, without: Sequence[str] = ()
+    def continue_failed(
+        self, root: CallNode, budget: Budget | None, without: Sequence[str] = ()
     ) -> CallNode:
-        """Fork a tree that failed or was cancelled, so that the fork resumes it."""
-        cut = partial(cut_at_failure, is_passing=_provider_failed)
-        return self._fork_tree(root, cut, None, key, without)
+        """Return the fork that continues a tree which failed or was cancelled, made if need be.
+
+        There is one, whoever asks for it at the same time. A new one has *budget*, if given,
+        instead of the budget that its top-level call was made with, and is *without* these guards.
+        """
+        key = of_continuation(root.id)
+        return self._fork_tree(root, cut_at_failure, None, key, without, budget)
 
     def _fork_tree(
         self,
@@ -115,6 +122,7 @@ class Forks:
         edit: Edit | None,
         key: str | None,
         without: Sequence[str],
+        budget: Budget | None = None,
     ) -> CallNode:
         """Fork the tree of *root* at a *cut* through its events.
 
@@ -136,8 +144,13 @@ class Forks:
             self._recovery.flush(loop_handle)
             events = read_events(self._store, root.id)
             ticket = self._store.ticket(root.id) if is_shared(self._store) else None
-            fork = partial(self._fork, root.id, events, ticket, cut, edit, key, without)
-            forked = loop_handle.run_sync(fork)
+            wanted = _Wanted(root.id, events, ticket, cut, edit, key, without, budget)
+            made = loop_handle.run_sync(self._make, wanted)
+            if isinstance(made, CallNode):
+                return made
+            # In this thread as well: another process may be asked who was first.
+            is_first = key is None or self._engine.source.claim(made.new)
+            forked = loop_handle.run_sync(self._start if is_first else self._withdraw, made)
         finally:
             forking.remove(root.id)
         if not loop_handle.is_current():
@@ -156,76 +169,89 @@ class Forks:
         if why and self._engine.placement is None:
             raise HeldBackError(root.index, why)
 
-    def _fork(
-        self,
-        root: int,
-        events: Sequence[Event],
-        ticket: Ticket | None,
-        cut: Callable[[Sequence[Event]], Cut],
-        edit: Edit | None,
-        key: str | None,
-        without: Sequence[str],
-    ) -> CallNode:
-        if key is not None and (known := self._store.find_key(key)) is not None:
-            return self._engine.loaded(known) or self._recovery.resume_tree(known)
-        edit = None if edit is None else self._as_recorded(edit)
-        found = cut(events)
-        count = sum(isinstance(event, CallRequested) for event in events)
-        new = self._engine.new_fork(count, ticket)
+    def _make(self, wanted: "_Wanted") -> "_Made | CallNode":
+        """Make a fork and record it, or return the one that has its key; runs on the loop."""
+        engine, events = self._engine, wanted.events
+        if wanted.key is not None and (known := engine.keys.find(wanted.key)) is not None:
+            return known
+        edit = None if wanted.edit is None else self._as_recorded(wanted.edit)
+        found = wanted.cut(events)
         requested = events[0]
         assert isinstance(requested, CallRequested)  # as in every tree
-        known = [edit] if edit is not None and len(found.reopened) == 1 else []
-        self._check_model(requested, [*events[: found.position], *known])
-        forked = fork_of(
-            events,
-            found,
-            TreeForked(
-                node=new.id,
-                at=time.time(),
-                key=f"#{new.id}" if key is None else key,
-                tree_number=new.number,
-                function=requested.function,
-                is_agent=requested.is_agent,
-                source=root,
-                inherited=0,
-                cut=0,
-                length=0,
-                reopened=(),
-                version=self._engine.version_of(requested.function),
-            ),
-        )
+        edited = [edit] if edit is not None and len(found.reopened) == 1 else []
+        self._check_model(requested, [*events[: found.position], *edited])
+        count = sum(isinstance(event, CallRequested) for event in events)
+        new = engine.new_fork(count, wanted.ticket)
+        forked = fork_of(events, found, self._event_of(wanted, new, requested))
         changed = new_id(events, forked, found.reopened[-1])
         shared = inherit(events, forked)
         asked = still_asked(shared)
-        opened = still_open(shared, self._engine.version_of)
+        opened = still_open(shared, engine.version_of)
         bound = self._recovery.loader.added_guards(new.id, shared)
         bound += self._budget_left(new.id, events, shared)
-        if without:
-            bound.append(GuardsLifted(new.id, forked.at, tuple(without)))
+        if wanted.without:
+            bound.append(GuardsLifted(new.id, forked.at, tuple(wanted.without)))
         own = [forked, *bound, *opened, *asked, *edits_of(changed, edit, forked.at)]
         assert new.journal is not None  # there is a store
         new.journal.record(new.id, *own)
-        loaded = self._engine.load(new.id, self._engine.restored([*shared, *own]))
-        loaded.tree.part(Fork).is_own = True
-        source = self._engine.loaded(root)
+        # Before it is written, and may be delivered to this process.
+        root = engine.load(new.id, engine.restored([*shared, *own]))
+        if not is_shared(self._store):
+            # No other process can be quicker, and other threads are to find this one.
+            engine.keys.add(root)
+        is_counted = not found.resumed or engine.accounts.has_counted(events)
+        return _Made(
+            wanted.source, new, root, asked, len(shared) + len(own), changed, edit, is_counted
+        )
+
+    def _start(self, made: "_Made") -> CallNode:
+        """Start a fork that was made just now; runs on the loop."""
+        engine, root, edit = self._engine, made.root, made.edit
+        engine.keys.add(root)
+        root.tree.part(Fork).is_own = True
+        source = engine.loaded(made.source)
         deps = None if source is None else source.tree.deps
         if deps is not None and deps.is_given:
             # What was given for one call serves this process.
-            give_deps(loaded, self._engine.services, deps.source)
-        for one in asked:
+            give_deps(root, engine.services, deps.source)
+        for one in made.asked:
             if one.question.asks_people:
-                self._recovery.take_over(one.question, loaded.loop_handle)
+                self._recovery.take_over(one.question, root.loop_handle)
         if edit is not None and edit.model is not None:
-            node = self._engine.loaded(changed)
+            node = engine.loaded(made.changed)
             assert node is not None  # it has just been loaded
             # The model itself, of which only the name is in the journal.
-            node.tree.show(AgentEdited(changed, model=edit.model))
-        placement = self._engine.placement
-        if placement is not None:
-            submitted = self._engine.load(new.id)
-            placement.submit(submitted, len(shared) + len(own))
-            return submitted
-        return self._recovery.resume_tree(new.id, is_fork=True)
+            node.tree.show(AgentEdited(made.changed, model=edit.model))
+        if engine.placement is not None:
+            engine.placement.submit(root, made.length)
+            return root
+        return self._recovery.resume_tree(root.id, is_fork=True, is_counted=made.is_counted)
+
+    def _withdraw(self, made: "_Made") -> CallNode:
+        """Return the fork with the same key that another process was quicker to make."""
+        self._engine.forget_new(made.root)
+        key = made.root.record.requested.key
+        if (found := self._engine.keys.find(key)) is None:
+            raise UnknownNodeError("another process made the same fork, and deleted it; try again")
+        return found
+
+    def _event_of(self, wanted: "_Wanted", new: NewTree, requested: CallRequested) -> TreeForked:
+        """Return the event of a *new* fork, without what ``fork_of`` fills in."""
+        return TreeForked(
+            node=new.id,
+            at=time.time(),
+            key=f"#{new.id}" if wanted.key is None else wanted.key,
+            tree_number=new.number,
+            function=requested.function,
+            is_agent=requested.is_agent,
+            source=wanted.source,
+            inherited=0,
+            cut=0,
+            length=0,
+            reopened=(),
+            version=self._engine.version_of(requested.function),
+            budget=wanted.budget,
+        )
 
     def _budget_left(
         self, fork: int, events: Sequence[Event], shared: Sequence[Event]
@@ -271,5 +297,29 @@ class Forks:
             raise InvalidValueError(f"this runtime has no model {model!r}; give it in models=")
 
 
-def _provider_failed(ended: CallEnded) -> bool:
-    return ended.exception is not None and ended.exception.type == ModelProviderException.__name__
+@lazy_dataclass(frozen=True)
+class _Wanted:
+    """A fork that is to be made."""
+
+    source: int  # the id of the tree that is forked
+    events: Sequence[Event]  # of that tree
+    ticket: Ticket | None  # by which workers are found for that tree
+    cut: Callable[[Sequence[Event]], Cut]
+    edit: Edit | None
+    key: str | None  # with a key it is made once
+    without: Sequence[str]  # the guards that a person has lifted
+    budget: Budget | None  # of its top-level call, instead of that of the source's
+
+
+@lazy_dataclass(frozen=True)
+class _Made:
+    """A fork that was made, and is to be started."""
+
+    source: int  # the id of the tree that was forked
+    new: NewTree
+    root: CallNode
+    asked: Sequence[QuestionAsked]  # questions that are open in the source, too
+    length: int  # how many events it has
+    changed: int  # the node that is edited
+    edit: Edit | None
+    is_counted: bool  # whether the runtime's budget has what its source spent

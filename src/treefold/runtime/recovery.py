@@ -254,12 +254,14 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         tree: int,
         *,
         is_fork: bool = False,
+        is_counted: bool = False,
         was_killed: bool | None = None,
     ) -> CallNode:
         """Load a tree and start its top-level call again.
 
         Args:
             is_fork: it is a fork made just now.
+            is_counted: the runtime's budget has what it spent before.
             was_killed: whether the process that ran it died; by default the journal's last driver.
         """
         root = self._engine.load(tree)
@@ -277,7 +279,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         if not is_fork:
             was_killed = self._was_killed if was_killed is None else was_killed
             self._trials.admit(root, request, was_killed=was_killed)
-        self._engine.restart(root, request, is_fork=is_fork)
+        self._engine.restart(root, request, is_counted=is_counted)
         has_begun = root.record.started_at is not None
         if log.isEnabledFor(logging.INFO) and (is_fork or has_begun):
             log.info("%s is %s", name_of(root.record), "a fork" if is_fork else _progress(root))
@@ -315,17 +317,22 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         """
         if root.has_ended or root.is_ending or root.task is not None:
             return
+        is_unknown = self.learn(root, request)
+        # In a shared store another process may run it, and otherwise it is delivered again.
+        if is_shared(self.store):
+            return
+        if is_unknown or (request.deps is not None and root.id not in self.parked):
+            self.resume_tree(root.id)
+
+    def learn(self, root: CallNode, request: CallRequest) -> bool:
+        """Take from *request* what the tree of *root* needs; whether its function was unknown."""
         is_unknown = isinstance(root.function, PastFunction)
         if is_unknown:
             known = self.loader.functions
             self.loader.functions = {**reachable([request.function]), **known}
-        # In a shared store another process may run it, and otherwise it is delivered again.
-        if is_shared(self.store):
-            return
-        if request.deps is not None:
+        if request.deps is not None and not is_shared(self.store):
             give_deps(root, self._engine.services, request.deps)
-        if is_unknown or (request.deps is not None and root.id not in self.parked):
-            self.resume_tree(root.id)
+        return is_unknown
 
     def events(self, tree: int) -> JournalEvents:
         """Return what reads the events of a tree, for streams of events."""

@@ -10,7 +10,9 @@ from contextvars import Token
 from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
-from treefold.core.budget import Budget
+from treefold.core.budget import Budget, as_text, budget_of
+from treefold.core.call_keys import of_continuation
+from treefold.core.call_request import CallRequest
 from treefold.core.decisions import HookHandler, Hooks, Rules
 from treefold.core.deps import DepsSource
 from treefold.core.edit import Edit, edit_of
@@ -35,6 +37,7 @@ from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.live_call import LiveCall
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, subtree
+from treefold.runtime.calls.ways_out import explain_outcome, failed_outside
 from treefold.runtime.context import Context
 from treefold.runtime.durable.worker_settings import WorkerSettings, WorkerStatus
 from treefold.runtime.engine import Engine, StartPolicy
@@ -65,7 +68,9 @@ class Control(Protocol):
 
     def cancel(self, id: int, reason: str = ...) -> None: ...
     def pause(self, id: int, reason: str = ...) -> None: ...
-    def resume(self, id: int, *, without: Sequence[str] = ()) -> None: ...
+    def resume(
+        self, id: int, *, budget: Budget | None = None, without: Sequence[str] = ()
+    ) -> None: ...
 
 
 class SharedWork(Protocol):
@@ -114,6 +119,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             person resumes the call.
         on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until a person
             decides.
+        on_budget: for a request that does not fit into a budget: ``"raise"`` BudgetExceeded, or
+            ``"pause"`` until a person answers with a larger budget.
         on_new_code: for an open call of an earlier process whose function has changed: ``"adopt"``
             the new version, with a notice; ``"pause"`` until a person resumes the call; or
             ``"pin"`` its tree, which stays as it is until a runtime has the version it began with.
@@ -154,6 +161,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         deps: object = None,
         on_provider_failure: Literal["raise", "pause"] = "raise",
         on_tool_error: Literal["report", "pause"] = "report",
+        on_budget: Literal["raise", "pause"] = "raise",
         on_new_code: Literal["adopt", "pause", "pin"] = "adopt",
         store: Store | str | os.PathLike[str] | None = None,
         redact: Callable[[str], str] | None = None,
@@ -165,6 +173,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         for option, value, default in (
             ("on_provider_failure", on_provider_failure, "raise"),
             ("on_tool_error", on_tool_error, "report"),
+            ("on_budget", on_budget, "raise"),
         ):
             if value not in {default, "pause"}:
                 raise InvalidValueError(f"{option} must be {default!r} or 'pause', got {value!r}")
@@ -184,6 +193,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             account=None if budget is None else Account(budget, None),
             pauses_on_provider_failure=on_provider_failure == "pause",
             pauses_on_tool_error=on_tool_error == "pause",
+            pauses_on_budget=on_budget == "pause",
             on_new_code=on_new_code,
         )
         functions = discover(specs, self._services.models)
@@ -199,6 +209,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             keeps_trees=self.keeps_finished_trees,
             policy=policy,
         )
+        self._engine.on_failed = self._invoked_again
         self._notifier = None if notify is None else self._new_notifier(notify)
         self._context = Context(self._engine, None)
         self._loop_handle: LoopHandle | None = None
@@ -279,9 +290,12 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         A function that is not among those of this runtime is checked now. *timeout* is in seconds
         from the start of the call, in whichever process; *model* and *budget* are for this call. A
         *key* makes the call unique: if it has been made before, in this process or an earlier one
-        with the same store, its node is returned. *deps* are the dependencies of this run instead
-        of the runtime's; other processes do not have them, and resume the run only if their Runtime
-        has a ``deps``.
+        with the same store, its node is returned. If that failed for want of something outside it
+        (a provider, its budget, the store), it continues at the call that failed, in a new tree
+        that shares its past, with the new *budget* if one is given. What was spent counts.
+
+        *deps* are the dependencies of this run instead of the runtime's; other processes do not
+        have them, and resume the run only if their Runtime has a ``deps``.
 
         Code outside any call that stops awaiting the node (``asyncio.timeout``, a cancelled task)
         cancels it, unless other such code waits for it as well. With a store it does not: the call
@@ -294,6 +308,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             CallGraphError: there is a fault in the function, or in one that it may call.
             InvalidValueError: another call has that key.
             ClosedError: the runtime was closed.
+            StoreError: the call with that key cannot be read or continued.
         """
         return self._context.invoke(
             function,
@@ -368,7 +383,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 self.pause(node, reason)
             case {"do": "resume", "node": int(node)}:
                 without: Sequence[str] = command.get("without", ())
-                self._resume(node, f"#resumed by message {message} of {self.id}", without)
+                self._resume(self._engine.find(node), budget_of(command.get("budget")), without)
             case {"do": "fork", "node": int(node), "at": at, "edit": edit, "key": str(key)}:
                 self._fork(node, at, edit_of(edit), key, command.get("without", ()))
             case _:
@@ -477,52 +492,82 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         else:
             node.loop_handle.run_sync(pause_node, node, reason)
 
-    def resume(self, id: int, *, without: Sequence[str] = ()) -> Node:
+    def resume(self, id: int, *, budget: Budget | None = None, without: Sequence[str] = ()) -> Node:
         """Resume everything that is paused in the node with this id and below it.
 
         A run that this process holds back is resumed if it lacks nothing more; an imported run is
         held back until then. *without* names guards that a person decides to go on without: hooks
         as "module:name", "allowed_tools", "disallowed_tools" or "budget". The decision is recorded.
 
-        A top-level call that has failed or was cancelled is resumed in a fork of its tree, whose
-        top-level node is returned: calls that were cancelled or ended because a provider failed are
-        open again in it, and everything else is as it was. Without a store only an agent whose
-        provider failed can be resumed so; it is called again, and continues after the last complete
-        response.
+        A top-level call that has failed or was cancelled continues in a fork of its tree, whose
+        top-level node is returned: calls that were cancelled, or failed for want of something
+        outside the tree (a provider, a budget, the store), are open again in it, and everything
+        else is as it was. There is one such fork: resuming the same call again resumes that. It has
+        the *budget*, if given, instead of the one that the call was made with; what was spent
+        counts. A call that waits for a larger budget gets *budget*. Without a store only an agent
+        whose provider failed can be resumed so; it is called again, and continues after the last
+        complete response.
 
         Raises:
             UsageError: nothing there is paused.
             InvalidValueError: the run has no such guard.
         """
-        return self._resume(id, None, without)
-
-    def _resume(self, id: int, key: str | None, without: Sequence[str] = ()) -> Node:
+        if not isinstance(budget, Budget | None):
+            raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
         node = self._engine.find(id)
-        recovery = self._recovery
-        if recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
+        found = node if node.parent is not None else self._engine.keys.newest(node)
+        return self._resume(found, budget, without)
+
+    def _resume(self, node: CallNode, budget: Budget | None, without: Sequence[str]) -> Node:
+        id = node.id
+        if self._recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
             if node.parent is not None:
                 raise UsageError(
                     f"{node!r} has ended; resume node {root_of(node).id}, or fork this"
                 )
-            return self._get_forks().resume_failed(node, key, without)
+            return self._get_forks().continue_failed(node, budget, without)
         if node.parent is None and isinstance(node.exception, ModelProviderException):
-            return self._context.start(node.continuation())
+            return node.loop_handle.run_sync(self._call_again, node)
         if (other := self._elsewhere(node)) is not None:
-            other.resume(id, without=without)
+            other.resume(id, budget=budget, without=without)
             return node
-        if recovery is not None and (without or root_of(node).record.held_back):
+        if self._recovery is not None and (without or root_of(node).record.held_back):
             root = root_of(node)
-            root.loop_handle.run_sync(recovery.resume_held_back, root, without)
+            root.loop_handle.run_sync(self._recovery.resume_held_back, root, without)
             return node
         below = {one.id for one in subtree(node)}
-        paused = [q for q in self._services.board.questions() if q.node_id in below]
-        paused = [q for q in paused if q.kind is QuestionKind.Paused]
-        if not paused:
+        asked = [q for q in self._services.board.questions() if q.node_id in below]
+        answers = {q.id: RESUME for q in asked if q.kind is QuestionKind.Paused}
+        if budget is not None:
+            more = as_text(budget)
+            answers |= {q.id: more for q in asked if q.kind is QuestionKind.Budget}
+        if not answers:
             raise UsageError(why_not_paused(node))
-        for question in paused:
+        for question, answer in answers.items():
             with suppress(UnknownQuestionError):  # answered in the meantime
-                self._answer(question.id, RESUME, None)
+                self._answer(question, answer, None)
         return node
+
+    def _call_again(self, root: CallNode) -> CallNode:
+        """Continue the conversation of an agent whose provider failed, in a new call of it."""
+        if (known := self._engine.keys.find(of_continuation(root.id))) is not None:
+            return known
+        request = root.continuation()
+        request.continues = root.stable_id
+        again = self._context.start(request)
+        self._engine.keys.add(again, of_continuation(root.id))
+        return again
+
+    def _invoked_again(self, root: CallNode, request: CallRequest) -> CallNode:
+        """Return what an invocation of the key of a failed call gets: it goes on, or has failed."""
+        if failed_outside(root.record):
+            if self._recovery is not None:
+                root.loop_handle.run_sync(self._recovery.learn, root, request)
+                return self._get_forks().continue_failed(root, request.budget)
+            if isinstance(root.exception, ModelProviderException) and root.function.is_agent:
+                return root.loop_handle.run_sync(self._call_again, root)
+        explain_outcome(root, request.key or "")
+        return root
 
     @overload
     def fork(
@@ -612,7 +657,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         arguments to use instead; a pause by ``"resume"`` or ``"cancel"``; a call in doubt by
         ``"retry"``, ``"use: RESULT"``, ``"fail"`` or ``"fail: why"``; anything else by one of its
         choices, or by any text if it has none. Yes, y and allow mean the same, as do no, n and
-        deny.
+        deny. A budget that is used up is answered by a larger one, ``"usd=5"`` or ``"tokens=90000
+        calls=20"``, or by ``"cancel"``.
 
         Raises:
             UnknownQuestionError: there is no such question, or it has been answered, perhaps by
@@ -730,7 +776,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._trees.check_over(root)
         if self._recovery is not None:
             self._recovery.delete(root.loop_handle, id)
-        self._engine.forget_key(root)
+        self._engine.keys.forget(root)
         closed = threading.Event()
         try:
             root.loop_handle.run_sync(self._trees.delete, root, closed.set)

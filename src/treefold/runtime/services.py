@@ -33,6 +33,7 @@ class Services:
     answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
     pauses_on_provider_failure: bool = False
     pauses_on_tool_error: bool = False
+    pauses_on_budget: bool = False
     on_new_code: Literal["adopt", "pause", "pin"] = "adopt"
     board: QuestionBoard = field(default_factory=QuestionBoard)
     past_runs: PastRuns = field(default_factory=PastRuns)

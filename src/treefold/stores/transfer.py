@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
+from treefold.core.call_keys import is_continuation, of_continuation
 from treefold.core.errors import FencedError, StoreError, UnknownNodeError
 from treefold.core.events import TreeImported
 from treefold.core.journaling import entry_of
@@ -318,12 +319,11 @@ class _Renumbering:
             return replace(call, parent=self.ids[call.parent])
         unnamed = call.key[:1] == "#" and call.key[1:].isdecimal()  # the key is its id
         named = not unnamed and call.key not in self._taken
-        return replace(
-            call,
-            key=call.key if named else f"#{self.ids[node]}",
-            index=self._numbers[node],
-            source=self.ids[call.source] if call.source else 0,
-        )
+        key = call.key if named else f"#{self.ids[node]}"
+        source = self.ids[call.source] if call.source else 0
+        if is_continuation(call.key):
+            key = of_continuation(source)
+        return replace(call, key=key, index=self._numbers[node], source=source)
 
     def _question(self, question: Question) -> Question:
         id, node = self._question_id(question.id), self.ids[question.node_id]

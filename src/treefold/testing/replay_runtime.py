@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any, Final, Never
 
 from treefold.agents.results import ReturnResult
+from treefold.agents.task import LAST_CALL
+from treefold.core.agent_errors import BudgetExceeded, UnknownPriceError
 from treefold.core.agent_events import RequestFailed, ResponseCompleted
 from treefold.core.arriving import Delta
 from treefold.core.call_request import CallRequest, Concluded, Gate
@@ -23,8 +25,9 @@ from treefold.core.function import Function, Node, RunContext
 from treefold.core.question import Answer, Question
 from treefold.core.restoring import restored
 from treefold.core.states import NodeState
-from treefold.core.transcript import TranscriptPart
+from treefold.core.transcript import TranscriptPart, UserText
 from treefold.core.value_codec import digest
+from treefold.runtime.accounts import Accounts
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.conversations.agent_node import AgentNode
@@ -75,6 +78,8 @@ class ReplayRuntime(Runtime):
         self._decides = hooks is not None
         self._recording = recording
         self._engine.source = CountedTrees(id=recording.root.id - 1, number=recording.number - 1)
+        # Nothing is spent, and whether a request fitted into a budget was recorded.
+        self._engine.accounts = NoAccounts(None, self._services.guarding)
         self._services.board = QuestionBoard(self._answer_for)
         self._services.pauses_on_tool_error = recording.pauses_on_tool_error
         self._order = ReplayOrder(recording.positions, self._end_if_stuck)
@@ -105,9 +110,7 @@ class ReplayRuntime(Runtime):
             )
         if options.passing:
             raise UsageError("a turn of a chat cannot be replayed: it depends on those before it")
-        request = CallRequest(
-            function, requested.inputs, model=options.model, budget=options.budget
-        )
+        request = CallRequest(function, requested.inputs, model=options.model)
         root = self.get_ctx().start(request)
         root.asked_for = True
         self._over.wait()
@@ -318,6 +321,8 @@ class ReplayRuntime(Runtime):
     ) -> None:
         """Compare a request with the recorded one; return only if they are the same."""
         asked, text = call.next_request, inputs_text(inputs)
+        if (refusal := _refusal(call, inputs)) is not None:
+            raise refusal
         if asked is None:
             if call.ended is not None and not call.was_stopped:
                 self._diverge(call, "a request that was not made before", "", text)
@@ -440,6 +445,33 @@ class ReplayRuntime(Runtime):
             if self._unclaimed(above):
                 self._stop(divergence)
         self._over.set()
+
+
+def _refusal(call: RecordedCall, inputs: Sequence[TranscriptPart]) -> Exception | SystemExit | None:
+    """Return the error with which a request was refused before it was sent, if it was.
+
+    A request that exceeded a budget may have been followed by a last one.
+    """
+    asked, failure = call.next_request, None if call.ended is None else call.ended.exception
+    kind = "" if failure is None else failure.type
+    if asked is None:
+        is_refused = failure is not None and kind == UnknownPriceError.__name__
+        return recorded_exception(failure) if failure is not None and is_refused else None
+    if tuple(asked.inputs) != (*inputs, UserText(LAST_CALL)):
+        return None
+    if failure is None or kind != BudgetExceeded.__name__:
+        return BudgetExceeded("as recorded", last_call=True)
+    error = recorded_exception(failure)
+    assert isinstance(error, BudgetExceeded)  # its class is loaded
+    error.last_call = True
+    return error
+
+
+class NoAccounts(Accounts):
+    """Opens no accounts: a request fits into every budget."""
+
+    def open_new(self, node: CallNode, request: CallRequest) -> None:
+        pass
 
 
 def _runs(function: Function) -> bool:

@@ -16,6 +16,7 @@ from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.record import Spending
 from treefold.core.shared_store import Estimate
 from treefold.core.usage import TokenUsage
+from treefold.runtime.calls.ways_out import Root, way_out
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.trees.tree import Tree
 
@@ -44,18 +45,36 @@ class Account:
 
     Args:
         owner: the call that it belongs to; None: the runtime.
+        is_given: whether it was given to that call, and not to its function.
         stored_as: the name of the account in a shared store, if several workers spend of it; then
             what has been spent is known there only.
     """
 
-    def __init__(self, budget: Budget, owner: Node | None, *, stored_as: str | None = None) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        owner: Node | None,
+        *,
+        is_given: bool = True,
+        stored_as: str | None = None,
+    ) -> None:
         self.budget = budget
         self.owner = owner
+        self.is_given = is_given
         self.stored_as = stored_as
         self._spent = Spent()
         self._holds: set[Hold] = set()
         self._waiting: dict[Callable[[], None], None] = {}  # in order
         self._since: float | None = None
+        # Those who wait until a person has been asked for more; None if nobody is asked.
+        self.waiting_for_more: list[Callable[[], None]] | None = None
+
+    @property
+    def place(self) -> str:
+        """Which budget of its owner it is, for the journal."""
+        if self.owner is None:
+            return "runtime"
+        return "call" if self.is_given else "function"
 
     @property
     def name(self) -> str:
@@ -228,7 +247,17 @@ def set_aside(accounts: Collection[Account], hold: Hold, unchecked: Set[Account]
     return waits
 
 
-def exceeded(account: Account, reason: str, root: Node) -> BudgetExceeded:
+def exceeded(account: Account, reason: str, root: Root) -> BudgetExceeded:
     """Return the error for a request that does not fit into *account*."""
+    if not (way := way_out(root)):
+        remedy = "give more, or a smaller task"
+    elif account.owner is None:
+        remedy = f"give more, Runtime(budget=...), and {way}"
+    elif account.is_given and account.owner.parent is None:
+        remedy = f"give more: {way_out(root, ' --budget ...')}"
+    else:
+        remedy = f"give more in the code, and {way}"
     owner, last_call = account.owner or root, account.budget.last_call
-    return BudgetExceeded(reason, owner, account.name, last_call=last_call)
+    error = BudgetExceeded(reason, owner, account.name, last_call=last_call, remedy=remedy)
+    error.account = account
+    return error

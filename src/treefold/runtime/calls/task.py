@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.agent_events import NoticeGiven
 from treefold.core.call_request import Concluded
 from treefold.core.errors import CallTimeoutError, RecursionDepthError
@@ -19,10 +18,11 @@ from treefold.core.events import ArgumentsEdited, CallAllowed, CallStarted, Stop
 from treefold.core.from_file import FromFile
 from treefold.core.function import RunContext
 from treefold.core.states import NodeState
-from treefold.runtime.calls.budgets import Account
+from treefold.runtime.calls.budgets import Account, exceeded
 from treefold.runtime.calls.child_calls import ChildCalls
 from treefold.runtime.calls.files import read_files
 from treefold.runtime.calls.node import CallNode, Outcome
+from treefold.runtime.calls.walk import root_of
 from treefold.runtime.trees.bags import close_all
 
 
@@ -189,7 +189,7 @@ def _time_out(node: CallNode, timeout: float) -> None:
 
 def _exceed(node: CallNode, account: Account) -> None:
     reason = f"{account.budget.seconds:g} s are over"
-    error = BudgetExceeded(reason, account.owner or node, account.name)
+    error = exceeded(account, reason, root_of(node))
     node.fail_with(error, reason, StopCause.Budget)
 
 

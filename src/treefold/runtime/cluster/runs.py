@@ -436,7 +436,7 @@ class Runs:
         if not root.has_ended:
             root.tree.freeze()
         if root.parent is None:
-            self._engine.forget_key(root)
+            self._engine.keys.forget(root)
         self._registry.forget(root)
         if (replica := self._host.follower.followed(root.tree.id)) is not None:
             # It was submitted here, or looked at: from here on it is found as the one that follows.

@@ -8,7 +8,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from treefold.core.agent_errors import AgentException
+from treefold.core.agent_errors import AgentException, BudgetExceeded
 from treefold.core.agent_events import (
     ConversationOpened,
     HookDecided,
@@ -21,7 +21,12 @@ from treefold.core.agent_events import (
 from treefold.core.call_keys import of_tool_use
 from treefold.core.conversation import PriorConversation
 from treefold.core.decisions import RuleChain
-from treefold.core.errors import InvalidValueError, OtherProtocolError, UsageError
+from treefold.core.errors import (
+    InvalidValueError,
+    ModelProviderException,
+    OtherProtocolError,
+    UsageError,
+)
 from treefold.core.events import Failure
 from treefold.core.exchange import Exchange, Finish
 from treefold.core.function import Function, ModelFinder
@@ -41,12 +46,14 @@ from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserTe
 from treefold.core.usage import TokenUsage
 from treefold.models.caching import RUNS, PastRun, caching_policy, depends_on_past
 from treefold.runtime.calls.node import CallNode
-from treefold.runtime.calls.walk import upwards
+from treefold.runtime.calls.walk import root_of, upwards
+from treefold.runtime.calls.ways_out import way_out
 from treefold.runtime.conversations.admission import admitted, price_if_known
 from treefold.runtime.conversations.opened import Opened
 from treefold.runtime.conversations.partial_output import PartialOutput
 from treefold.runtime.loops.loop_handle import settle
 from treefold.runtime.questions.ask import ask_to_resume
+from treefold.runtime.questions.more_budget import ask_for_more
 from treefold.runtime.services import Services
 
 
@@ -240,6 +247,14 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     async def pause(self, why: str, key: str, choices: Sequence[str] = ()) -> str:
         return await ask_to_resume(self._node, why, key, choices)
 
+    async def ask_for_more(self, exceeded: BudgetExceeded) -> bool:
+        account = exceeded.account
+        # Time that is over stops a call whatever it waits for.
+        if not self._services.pauses_on_budget or account is None or account.seconds_left() == 0:
+            return False
+        await ask_for_more(self._node, account, exceeded.limit)
+        return True
+
     # Opening it
 
     def open(
@@ -347,6 +362,8 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                             on_event(event)
             except BaseException as error:
                 failure = Failure.of(error)
+                if isinstance(error, ModelProviderException):
+                    error.remedy = way_out(root_of(node))
                 raise
             finally:
                 self.is_requesting = False

@@ -83,7 +83,7 @@ class TreeReader:
             event = events[0]
         known: list[Event] = []
         for fork, events in reversed(forks):
-            known = inherit([*known, *events], fork)
+            known = inherit([*known, *events], fork, in_place=True)
         return known
 
 

@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Self
 
-from treefold.core.call_keys import name_in
+from treefold.core.budget import Budget, as_data
+from treefold.core.call_keys import is_continuation, name_in, of_continuation
 from treefold.core.edit import Edit, edit_as_data
 from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageError
 from treefold.core.forking import fitting_response
@@ -109,9 +110,18 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
     # Reading
 
     def trees(self) -> list[TreeRow]:
-        """Return all top-level calls, oldest first; the key of one without a key is empty."""
+        """Return all top-level calls, oldest first; the key of one without a key is empty.
+
+        A tree that continues another has the key of that.
+        """
         write_trees(self._store)
-        return [replace(tree, key=name_in(tree.key)) for tree in self._store.trees()]
+        names: dict[int, str] = {}  # by tree
+        found: list[TreeRow] = []
+        for tree in self._store.trees():
+            is_same = is_continuation(tree.key)
+            names[tree.id] = names.get(tree.source or 0, "") if is_same else name_in(tree.key)
+            found.append(replace(tree, key=names[tree.id]))
+        return found
 
     def get_view(self, id: int) -> NodeView:
         """Return a snapshot of the node with this id and all below it, as of the journal now.
@@ -294,27 +304,38 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         _check_open(self.get_view(id), "paused")
         self._post(command)
 
-    def resume(self, id: int, *, without: Sequence[str] = ()) -> None:
+    def resume(self, id: int, *, budget: Budget | None = None, without: Sequence[str] = ()) -> None:
         """Ask the driver to resume everything paused in the node with this id and below it.
 
         A run that is held back continues *without* the guards of these names: a person's decision,
         which is recorded. An imported run is held back until it is resumed so.
 
-        A top-level call that has failed or was cancelled is resumed in a fork of its tree: the one
-        in ``trees()`` whose source it is.
+        A top-level call that has failed or was cancelled continues in a fork of its tree: the one
+        that ``newest`` returns then. That has the *budget*, if given, instead of its own.
 
         Raises:
             UnknownNodeError: there is no such node.
             UsageError: there is nothing to resume.
         """
-        view, tree = self.get_view(id), self._tree_of(id).id
+        tree = self._tree_of(id).id
+        id = self.newest(id) if id == tree else id
+        view = self.get_view(id)
         if view.state is NodeState.Success:
             _check_open(view, "resumed")
-        elif view.state.final and id != tree:
+        elif view.state.final and id != self.tree_of(id):
             raise UsageError(f"{_named(view)} has ended; resume node {tree}")
-        elif not (without or _may_resume(view) or self._is_pause_posted()):
+        elif not (
+            without or _may_resume(view, is_short=budget is not None) or self._is_pause_posted()
+        ):
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
-        self._post({"do": "resume", "node": id} | ({"without": [*without]} if without else {}))
+        command = {"do": "resume", "node": id} | _with_budget(budget)
+        self._post(command | ({"without": [*without]} if without else {}))
+
+    def newest(self, tree: int) -> int:
+        """Return the tree that continues the failed *tree*, or the one that continues that, ..."""
+        while (found := self._store.find_key(of_continuation(tree))) is not None:
+            tree = found
+        return tree
 
     def fork(
         self,
@@ -431,12 +452,16 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         return found
 
 
+def _with_budget(budget: Budget | None) -> dict[str, Any]:
+    return {} if budget is None else {"budget": as_data(budget)}
+
+
 def _named(view: NodeView) -> str:
     return f"{view.fn} (node {view.id})"
 
 
-def _may_resume(view: NodeView) -> bool:
-    return view.state.final or bool(view.held_back) or is_paused(view)
+def _may_resume(view: NodeView, *, is_short: bool) -> bool:
+    return view.state.final or bool(view.held_back) or is_paused(view, is_short=is_short)
 
 
 def _check_open(view: NodeView, what: str) -> None:
@@ -444,12 +469,16 @@ def _check_open(view: NodeView, what: str) -> None:
         raise UsageError(f"{_named(view)} has ended ({view.state}), and cannot be {what} any more")
 
 
-def is_paused(view: NodeView) -> bool:
-    """Whether a call, or one below it, is paused until a person resumes it."""
+def is_paused(view: NodeView, *, is_short: bool = False) -> bool:
+    """Whether a call, or one below it, is paused until a person resumes it.
+
+    With *is_short* it may also wait for a larger budget.
+    """
+    kinds = {QuestionKind.Paused, QuestionKind.Budget} if is_short else {QuestionKind.Paused}
     views = [view]
     while views:
         view = views.pop()
-        if any(question.kind is QuestionKind.Paused for question in view.questions):
+        if any(question.kind in kinds for question in view.questions):
             return True
         views.extend(view.children)
     return False

@@ -7,7 +7,7 @@ import { formControls } from "./form.js";
 import { when } from "./format.js";
 import { editable, longText, oneLine } from "./text.js";
 
-const TITLES = { human: "asks", approval: "asks for approval", in_doubt: "in doubt", paused: "paused" };
+const TITLES = { human: "asks", approval: "asks for approval", in_doubt: "in doubt", paused: "paused", budget: "asks for more" };
 const WORDS = {
   allow: "Allow",
   deny: "Deny",

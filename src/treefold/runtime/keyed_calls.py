@@ -1,0 +1,61 @@
+"""``KeyedCalls``: finds top-level calls by their keys, in memory and in the store."""
+
+from collections.abc import Callable
+from weakref import WeakValueDictionary
+
+from treefold.core.call_keys import of_continuation
+from treefold.core.store import Store
+from treefold.runtime.calls.node import CallNode
+
+
+class KeyedCalls:
+    """The top-level calls of one runtime, by their keys.
+
+    Args:
+        find: returns the call with this id, which is in the store.
+    """
+
+    def __init__(self, find: Callable[[int], CallNode]) -> None:
+        self.store: Store | None = None
+        self._find = find
+        # As long as they are in memory: only these may not be written yet.
+        self._known: WeakValueDictionary[str, CallNode] = WeakValueDictionary()
+
+    def loaded(self, key: str) -> CallNode | None:
+        """Return the call with this *key* if it is in memory, otherwise None."""
+        return self._known.get(key)
+
+    def find(self, key: str) -> CallNode | None:
+        """Return the call with this *key*, or None.
+
+        Raises:
+            StoreError: its tree cannot be read.
+        """
+        node = self._known.get(key)
+        if node is not None or (tree := self._id_of(key)) is None:
+            return node
+        return self._find(tree)
+
+    def newest(self, root: CallNode) -> CallNode:
+        """Return the call that continues *root*, or the one that continues that, and so on."""
+        newest = root.id
+        # There may be many: only the last is read.
+        while (tree := self._id_of(of_continuation(newest))) is not None:
+            newest = tree
+        return root if newest == root.id else self._find(newest)
+
+    def _id_of(self, key: str) -> int | None:
+        if (node := self._known.get(key)) is not None:
+            return node.id
+        return None if self.store is None else self.store.find_key(key)
+
+    def add(self, root: CallNode, key: str = "") -> None:
+        """Add a call by this *key*, or else by its own."""
+        self._known[key or root.record.requested.key] = root
+
+    def forget(self, root: CallNode) -> None:
+        """Forget a call that is deleted."""
+        requested = root.record.requested
+        self._known.pop(requested.key, None)
+        if requested.continues is not None:
+            self._known.pop(of_continuation(requested.continues), None)
