@@ -345,7 +345,8 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
             is_over = False
             try:
                 self.loop_handle.refuse_blocking(f"result() of {self.function.name!r}")
-                is_over = self._waiters.block(timeout, is_caller=is_caller)
+                mark = partial(self._mark_waiting, caller)
+                is_over = self._waiters.block(timeout, mark, is_caller=is_caller)
             finally:
                 if caller is not None and caller.waiting_on is self:
                     caller.waiting_on = None
@@ -362,6 +363,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         self.asked_for = True
         if not self.has_ended:
             caller, is_caller = self._begin_wait()
+            self._mark_waiting(caller)
             try:
                 yield from self._waiters.wait(self.abandon if is_caller else None)
             finally:
@@ -383,7 +385,6 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
             if asking is self.context:
                 raise UsageError(f"{self.function.name} (path {self.path}) cannot wait for itself")
             if parent is not None and asking is parent.context:
-                parent.waiting_on = self
                 return parent, True
             # This call may need a lease, so the call that waits here gives its own up.
             asking.give_up_lease()
@@ -392,6 +393,10 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         if parent is not None or self.tree.journal is not None:
             return None, False
         return None, asking is None or asking is asking.runtime.get_ctx()
+
+    def _mark_waiting(self, caller: "CallNode | None") -> None:
+        if caller is not None:
+            caller.waiting_on = self
 
     def add_end_callback(self, wake: Wake) -> None:
         """Call *wake* on the loop when the call ends, or at once if it has ended."""

@@ -41,10 +41,16 @@ class Waiters:
             wake()
             self._callbacks.pop(wake, None)
 
-    def block(self, timeout: float | None, *, is_caller: bool) -> bool:
-        """Block this thread until the call has ended; return False after *timeout*."""
+    def block(
+        self, timeout: float | None, on_added: Callable[[], None], *, is_caller: bool
+    ) -> bool:
+        """Block this thread until the call has ended; return False after *timeout*.
+
+        *on_added* is called once the loop is going to know of the one who waits.
+        """
         ended, is_over = threading.Event(), False
         self._loop_handle.run_soon(self._add, ended.set, is_caller)
+        on_added()
         try:
             is_over = self._loop_handle.wait(ended, timeout)
         finally:
