@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import warm_python
 from cluster.conftest import Workers
 from guards.guarded import (
     GUARDS,
@@ -159,3 +160,17 @@ def test_a_call_that_waited_for_approval_waits_for_it_in_the_next_process(folder
         until_it_rests(runtime)
     # Who has the hook goes on with what a person allowed; who lacks it does not.
     assert noted(folder, "effects") == (guard == "function")
+
+
+@pytest.mark.slow
+async def test_a_runtime_of_a_program_is_served_with_its_permissions(folder: Path):
+    (folder / "app.py").write_text(
+        "from treefold import Runtime\n"
+        "from guards.guarded import write\n"
+        "runtime = Runtime([write], disallowed_tools=['write'])\n"
+    )
+    command = warm_python.command("-m", "treefold", "mcp", "app.py:runtime")
+    env = {"GUARDED": str(folder), "PYTHONPATH": str(Path(__file__).parent.parent)}
+    async with McpServer(command, cwd=folder, env=env) as client:
+        assert "write was not allowed" in await outcome(client, "write", {"text": "!"})
+    assert noted(folder, "effects") == 0

@@ -15,7 +15,12 @@ import click
 from treefold.cli.exit_codes import DONE, INTERRUPTED, TERMINATED, USAGE
 from treefold.cli.loading import MODEL_HELP, TARGET, load_functions, load_model
 from treefold.cli.options import FILE, command
-from treefold.cli.runtime_options import RuntimeOptions, runtime_options
+from treefold.cli.runtime_options import (
+    RuntimeOptions,
+    load_runtime,
+    refuse_beside_runtime,
+    runtime_options,
+)
 from treefold.core.errors import TreefoldError
 from treefold.core.function import Function
 from treefold.http_server.tokens import checked_token, new_token
@@ -38,7 +43,7 @@ TOKEN_VARIABLE: Final = "TREEFOLD_MCP_TOKEN"
     metavar="MODULE[:FUNCTION]...",
     nargs=-1,
     required=True,
-    help="a module or a .py file, and a name in it to serve only that function",
+    help="a module or a .py file, and a name in it to serve only that function, or a Runtime",
 )
 @click.option(
     "--http", metavar="[HOST:]PORT", help="serve streamable HTTP at /mcp; port 0 takes any free one"
@@ -89,12 +94,19 @@ def mcp(
     with nullcontext() if http else take_over_stdio() as stdio:
         try:
             token = _token() if http else None
-            functions = load_functions(targets)
-            server = _Server(functions, http, token, allow_remote=allow_remote)
-            # Without a journal, a tree that has ended cannot be read.
-            runtime = ServingRuntime if store is None else Runtime
             decides = RuntimeOptions(**deciding)
-            made = decides.make(functions, load_model(model), kind=runtime, store=store)
+            program = load_runtime(targets[0]) if len(targets) == 1 else None
+            if program is None:
+                functions = load_functions(targets)
+                # Without a journal, a tree that has ended cannot be read.
+                kind = ServingRuntime if store is None else Runtime
+                made = decides.make(functions, load_model(model), kind=kind, store=store)
+            else:
+                own = {"--model": model, "--store": store}
+                given = [*decides.given, *(name for name, value in own.items() if value)]
+                refuse_beside_runtime(targets[0], given)
+                functions, made = list(program.invocable_functions.values()), program
+            server = _Server(functions, http, token, allow_remote=allow_remote)
             return asyncio.run(server.serve(made, stdio))
         except TreefoldError as error:
             print(f"treefold mcp: {printable(str(error))}", file=sys.stderr)
