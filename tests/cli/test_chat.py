@@ -221,8 +221,9 @@ async def test_calls_are_a_line_each_with_what_came_of_them(
         assert shown[3].startswith("· fail(why='because because")
         assert "✗ because" in shown[3]
         assert all(len(line) < 80 for line in shown)
-        assert shown[4].startswith("· subtract() ✗ Tool 'subtract' not found")
-        assert shown[5].startswith("· ✗ ")
+        # A call that cannot be read is told at once, before the others are made.
+        assert shown[4].startswith("· ✗ ")
+        assert shown[5].startswith("· subtract() ✗ Tool 'subtract' not found")
         assert shown[6:] == ["It is 42.", "> "]
 
 

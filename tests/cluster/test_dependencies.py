@@ -119,11 +119,12 @@ def test_a_run_that_waits_for_a_person_is_given_up_and_closed(any_workers: Worke
     assert (len(first.runs), first.closed) == (1, 1)
     other = any_workers(signing, deps=second.make)
     [question] = other.questions()
-    assert second.runs == []
+    if any_workers.engine:
+        # Otherwise the first process may not have parked it, so that the second resumes it.
+        assert second.runs == []
     other.answer(question.id, "signed")
     assert outcome(any_workers, node.id) == "signed by second"
-    eventually(lambda: second.closed)
-    assert (len(second.runs), second.closed) == (1, 1)
+    eventually(lambda: second.closed == len(second.runs))
 
 
 def test_a_remote_call_has_those_of_the_worker_that_runs_it(any_workers: Workers):

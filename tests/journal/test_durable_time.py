@@ -27,6 +27,7 @@ from treefold import (
 )
 from treefold.core.store import Message
 from treefold.errors import CallTimeoutError, InvalidValueError, QuestionExpiredError
+from treefold.stores.checksums import of_timer
 
 LONG = 3600.0
 
@@ -154,7 +155,12 @@ def test_ten_thousand_sleeping_trees_are_neither_loaded_nor_looked_at_one_by_one
         timers = runtime.store.timers if runtime.store else list[int]
         wait(lambda: len(timers()) == many)
     with closing(sqlite3.connect(path)) as rows, rows:
-        rows.execute("UPDATE timers SET due = ? WHERE node <= ?", (time.time(), soon))
+        now = time.time()
+        for node, id in rows.execute(
+            "SELECT node, id FROM timers WHERE node <= ?", (soon,)
+        ).fetchall():
+            crc = of_timer(node, id, now, sleeps=True)
+            rows.execute("UPDATE timers SET due = ?, crc = ? WHERE id = ?", (now, crc, id))
     loaded: list[int] = []
 
     class Counting(SqliteStore):

@@ -112,7 +112,8 @@ def sizes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_a_step_takes_its_payload_once_and_little_more(sizes: list[int]):
-    assert sizes[-1] / STEPS[-1] < 1.3 * PAYLOAD + 1_500
+    fixed = 8 * 4096  # a page of each table and index that has nothing yet
+    assert (sizes[-1] - fixed) / STEPS[-1] < 1.3 * PAYLOAD + 1_500
 
 
 def test_the_last_step_takes_no_more_than_the_first(sizes: list[int]):

@@ -90,7 +90,7 @@ def test_a_hunk_that_does_not_fit_is_named_and_nothing_is_changed(file: Path):
     assert str(caught.value) == (
         f"1 of 2 hunks cannot be applied to '{file}', and nothing was changed: hunk 2 ('@@ -7,2"
         " +8,2 @@ f()'): the lines that it expects are not in the file. An agent could not"
-        " apply them either: ModelProviderException: scripted (ScriptedModel) failed: UsageError:"
+        " apply them either: ModelProviderException:"
         " the script of 'scripted' has no more replies"
     )
     assert file.read_bytes() == b"one\ntwo\n"

@@ -461,6 +461,9 @@ class Engine:
         if node is None:
             return None
         node = self.keys.newest(self._checked_same(request, node))
+        if node.record.inert and node.state is not NodeState.Success:
+            # It was imported, and has not ended well: only a person lets it run.
+            raise HeldBackError(node.index, why_inert(node.id))
         if self.resumer is not None:
             node.loop_handle.run_sync(self.resumer.resume_with, node, request)
             if node.record.held_back and node.id in self.resumer.held_back:
@@ -491,7 +494,6 @@ class Engine:
 
         Raises:
             InvalidValueError: it is another call: its function or its arguments differ.
-            HeldBackError: it was imported, and has not ended well; only a person lets it run.
         """
         journal = self._journal
         given = request.args if journal is None else journal.as_written(request.args)
@@ -501,8 +503,6 @@ class Engine:
             raise InvalidValueError(
                 f"{node!r} has the key {request.key!r}, and is another call; give another key"
             )
-        if node.record.inert and node.state is not NodeState.Success:
-            raise HeldBackError(node.index, why_inert(node.id))
         return node
 
     # Finding nodes, in memory and in the store

@@ -17,7 +17,8 @@ from treefold.testing.store_suite import asks, called, changed, ended, noted
 UNREAD = {
     "events": {"place"},
     "nodes": {"open"},
-    "questions": {"tree", "place", "number"},
+    # Whether it asks a person, and when it is due, is repeated from its event to find it quickly.
+    "questions": {"tree", "place", "number", "asks", "due"},
     "texts": {"tree"},
 }
 OTHERS: dict[str, Callable[[Any], list[Any]]] = {
