@@ -261,6 +261,8 @@ class CallRecord:
         self.state, self.status, self.held_back = NodeState.Running, RUNS, ""
         self.started = self.since = event.at
         self.deadline = event.deadline
+        # Who starts it may be bound by more than who requested it.
+        self.allowed = self.allowed and not event.gated
 
     def _end(self, event: CallEnded) -> None:
         # Other threads may read the outcome as soon as the state is final.
@@ -276,6 +278,8 @@ class CallRecord:
 
     def _edit(self, event: ArgumentsEdited) -> None:
         self.inputs, self.edited = event.inputs, True
+        # An approval was of other arguments.
+        self.answers = [one for one in self.answers if one[0].kind is not QuestionKind.Approval]
 
     def _allow(self, event: CallAllowed) -> None:
         self.allowed = True

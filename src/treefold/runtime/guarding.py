@@ -48,16 +48,28 @@ class Guarding:
     ) -> None:
         self.rules = rules
         self._budget = budget
-        self._sources = tuple(sources)
-        for one in self._sources:
-            if not callable(one) and not isinstance(one, ModuleType):
+        given: list[HookHandler] = []
+        self._modules: list[ModuleType] = []
+        for one in sources:
+            if isinstance(one, ModuleType):
+                self._modules.append(one)
+            elif callable(one):
+                given.append(one)
+            else:
                 raise InvalidValueError(f"guards= has hooks, and modules with hooks, not {one!r}")
-        self._hooks = {
-            _guard_of(hook, matcher, handler): handler
+        own = [
+            (hook, matcher, handler)
             for hook, matchers in rules.hooks.items()
             for matcher in matchers
             for handler in matcher.hooks
+        ]
+        names = _names_of([handler for _, _, handler in own])
+        self._hooks = {
+            HookGuard(hook, name, matcher.matcher, timeout=matcher.timeout): handler
+            for (hook, matcher, handler), name in zip(own, names, strict=True)
         }
+        self._known = [(guard.name, handler) for guard, handler in self._hooks.items()]
+        self._known += zip(_names_of(given), given, strict=True)
 
     # What is recorded
 
@@ -93,9 +105,15 @@ class Guarding:
         A hook that this process does not have refuses whatever it is asked about.
         """
         recorded = [_without(guards, record.lifted) for guards in record.guards]
-        bound = {replace(one, version="") for guards in recorded for one in guards.hooks}
+        bound = [
+            (one.hook, one.matcher, self._find(one)) for guards in recorded for one in guards.hooks
+        ]
         # A hook that is recorded and its own is asked once.
-        own = [guard for guard in self._hooks if not any(_is_same(guard, one) for one in bound)]
+        own = [
+            guard
+            for guard, handler in self._hooks.items()
+            if (guard.hook, guard.matcher, handler) not in bound
+        ]
         levels = [
             *(_rules(one.allowed, one.disallowed, self._handlers(one.hooks)) for one in recorded),
             _rules(self.rules.allowed, self.rules.disallowed, self._handlers(own)),
@@ -130,14 +148,12 @@ class Guarding:
 
     def _find(self, guard: HookGuard) -> HookHandler | None:
         """Return the hook that *guard* names, if this process has it."""
-        for known, handler in self._hooks.items():
-            if _is_same_name(known.name, guard.name):
-                return handler
-        for source in self._sources:
-            found = _in_module(source, guard.name) if isinstance(source, ModuleType) else source
-            if found is not None and _is_same_name(name_of_hook(found), guard.name):
-                return found
-        return None
+        in_modules = [_in_module(module, guard.name) for module in self._modules]
+        known = self._known + [(name_of_hook(one), one) for one in in_modules if one is not None]
+        found = [(name, handler) for name, handler in known if _is_same_name(name, guard.name)]
+        # That of the very name, if there is one.
+        found.sort(key=lambda one: one[0] != guard.name)
+        return found[0][1] if found else None
 
 
 def name_of_hook(handler: Callable[..., Any]) -> str:
@@ -177,8 +193,20 @@ def file_of_hook(name: str) -> str:
     return f"{name.partition(':')[0].replace('.', '/')}.py"
 
 
-def _guard_of(hook: str, matcher: HookMatcher, handler: HookHandler) -> HookGuard:
-    return HookGuard(hook, name_of_hook(handler), matcher.matcher, timeout=matcher.timeout)
+def _names_of(handlers: Sequence[HookHandler]) -> list[str]:
+    """Return the name of each hook; of several with the same one, the second is "main:approve#2".
+
+    So are called functions that one function has made, and methods of several objects.
+    """
+    known: dict[str, list[HookHandler]] = {}
+    names: list[str] = []
+    for handler in handlers:
+        same = known.setdefault(name := name_of_hook(handler), [])
+        if handler not in same:
+            same.append(handler)
+        place = same.index(handler) + 1
+        names.append(name if place == 1 else f"{name}#{place}")
+    return names
 
 
 def _without(guards: Guards, lifted: frozenset[str]) -> Guards:
@@ -212,12 +240,6 @@ async def _refuse(guard: HookGuard, _event: object) -> HookDecision:
     raise UsageError(f"this process does not have the hook {guard.name}, which guards the run")
 
 
-def _is_same(known: HookGuard, recorded: HookGuard) -> bool:
-    """Whether a hook of this runtime is the recorded one; its version does not matter."""
-    same = (known.hook, known.matcher) == (recorded.hook, recorded.matcher)
-    return same and _is_same_name(known.name, recorded.name)
-
-
 def _is_same_name(one: str, other: str) -> bool:
     """Whether two names mean the same hook: "guards:approve" is that of "app.guards", too."""
     (module, name), (other_module, other_name) = one.split(":", 1), other.split(":", 1)
@@ -227,11 +249,20 @@ def _is_same_name(one: str, other: str) -> bool:
 
 
 def _in_module(module: ModuleType, name: str) -> HookHandler | None:
-    """Return what *module* has under the *name* of a hook, at its top level or in a class."""
+    """Return what *module* has under the *name* of a hook, at its top level or in a class.
+
+    It is no hook if it is a class, or a method that lacks its object.
+    """
     found: Any = module
     for part in name.partition(":")[2].split("."):
         found = getattr(found, part, None)
-    return cast("HookHandler", found) if callable(found) else None
+    if not callable(found) or isinstance(found, type):
+        return None
+    try:
+        HookMatcher(hooks=(found,))
+    except InvalidValueError:
+        return None
+    return cast("HookHandler", found)
 
 
 def _module_name(name: str) -> str:
