@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from treefold import (
     Runtime,
     ToolUse,
 )
+from treefold.errors import HeldBackError
 from treefold.testing import ScriptedModel
 
 done: list[Any] = []  # the effects of a test
@@ -27,7 +29,7 @@ def nothing_done() -> None:
     done.clear()
 
 
-def pay(ctx: Any, amount: int, dry: bool = False) -> str:
+def pay(ctx: Any, amount: int, *, dry: bool = False) -> str:
     if not dry:
         done.append(amount)
     return "paid"
@@ -206,16 +208,10 @@ KINDS = {
 @pytest.mark.parametrize("matcher", [None, "each"])
 def test_hooks_of_the_same_name_all_bind_a_fork(tmp_path: Path, kind: str, matcher: str | None):
     words = ("red", "green", "blue")
-    functions = [
-        CodeFunction(name=f"send_{word}", desc="Send.", callable=send) for word in words
-    ]
+    functions = [CodeFunction(name=f"send_{word}", desc="Send.", callable=send) for word in words]
     plan = agent_of(*functions)
-    model = model_that_calls(
-        *[ToolUse(word, f"send_{word}", {"text": word}) for word in words]
-    )
-    hooks: Any = [
-        HookMatcher(matcher and f"send_{word}", [KINDS[kind](word)]) for word in words
-    ]
+    model = model_that_calls(*[ToolUse(word, f"send_{word}", {"text": word}) for word in words])
+    hooks: Any = [HookMatcher(matcher and f"send_{word}", [KINDS[kind](word)]) for word in words]
     options: Any = {"models": model, "store": tmp_path / "run.db"}
     with Runtime([plan], **options, hooks={"pre_tool_use": hooks}) as runtime:
         node = runtime.invoke(plan)
@@ -223,3 +219,83 @@ def test_hooks_of_the_same_name_all_bind_a_fork(tmp_path: Path, kind: str, match
         assert done == []
         runtime.fork(node.id, edit=Edit(system="Again.")).result(20)
     assert done == []
+
+
+async def ask_always(event: Any) -> HookDecision:
+    return HookDecision(ask="May it pay?")
+
+
+async def allow_always(event: Any) -> HookDecision:
+    return HookDecision()
+
+
+def test_of_hooks_with_similar_names_each_is_found_by_its_own(tmp_path: Path):
+    plan = a_payment()
+    for hook, module in ((allow_always, "app.rules"), (ask_always, "rules")):
+        hook.__module__, hook.__qualname__ = module, "approve"
+    hooks: Any = {"pre_tool_use": [HookMatcher("nothing", [allow_always]), ask_always]}
+    with Runtime([plan], models=SMALL, store=tmp_path / "run.db", hooks=hooks) as runtime:
+        node = runtime.invoke(plan)
+        until_it_rests(runtime)
+        [question] = runtime.questions()
+        runtime.answer(question.id, "deny")
+        node.result(20)
+        runtime.fork(node.id, edit=Edit(system="Again."))
+        until_it_rests(runtime)
+        assert len(runtime.questions()) == 1
+    assert done == []
+
+
+def test_a_method_without_its_object_is_no_hook(tmp_path: Path):
+    plan, module = a_payment(), ModuleType("methods")
+    module.Forbid = Forbid  # pyright: ignore[reportAttributeAccessIssue]
+    for hook in (Forbid("1"), Forbid("1").decide):
+        options: Any = {"models": SMALL, "store": tmp_path / f"{hook!r:.20}.db"}
+        with Runtime([plan], **options, hooks={"pre_tool_use": [hook]}) as runtime:
+            runtime.invoke(plan).result(20)
+        with (
+            Runtime([plan], **options, guards=[module]) as runtime,
+            pytest.raises(HeldBackError, match="guarded by guards.test_attacks:Forbid"),
+        ):
+            runtime.fork(1)
+    assert done == []
+
+
+# What is lifted, and what is done again
+
+
+@pytest.mark.parametrize("guard", ["allowed_tools", "disallowed_tools"])
+def test_what_is_added_after_a_guard_was_lifted_binds(tmp_path: Path, guard: str):
+    plan = a_payment()
+    options: Any = {"models": SMALL, "store": tmp_path / "run.db"}
+    first: Any = {guard: ["pay"] if guard == "disallowed_tools" else []}
+    with Runtime([plan], **options, **first) as runtime:
+        runtime.invoke(plan).result(20)
+    with Runtime([plan], **options, **first) as runtime:
+        # The program that lifts the guard has one itself, which it adds.
+        lifted = runtime.fork(1, without=[guard])
+        lifted.result(20)
+    with Runtime([plan], **options) as runtime:
+        runtime.fork(lifted.id, at=1).result(20)
+        assert done == []
+        runtime.fork(lifted.id, without=[guard]).result(20)
+    assert done == [1]
+
+
+def test_a_call_that_failed_is_not_repeated_if_it_is_forbidden_by_now(tmp_path: Path):
+    def fail(ctx: Any, amount: int) -> str:
+        done.append(amount)
+        raise OSError("no network")
+
+    plan = agent_of(CodeFunction(name="pay", desc="Pay.", callable=fail))
+    options: Any = {"models": SMALL, "store": tmp_path / "run.db", "on_tool_error": "pause"}
+    with Runtime([plan], **options) as runtime:
+        runtime.invoke(plan)
+        until_it_rests(runtime)
+        runtime.close()
+    with Runtime([plan], **options, disallowed_tools=["pay"]) as runtime:
+        [node] = runtime.recover()
+        [question] = runtime.questions()
+        runtime.answer(question.id, "resume")
+        node.result(20)
+    assert done == [1]

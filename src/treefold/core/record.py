@@ -175,7 +175,7 @@ class CallRecord:
         self.phases: list[Phase] | tuple[()] = ()
         self.unclaimed: tuple[int, ...] = ()  # indexes of calls not made again after a resume
         self.held_back = ""  # why the process that opened the journal last does not run its tree
-        # The permissions that bind its tree, and the names of those that a person has lifted.
+        # The permissions that bind its tree, and the names of those that a person has ever lifted.
         options = requested.options
         self.guards: tuple[Guards, ...] = () if options is None else options.guards
         self.lifted: frozenset[str] = frozenset()
@@ -312,6 +312,8 @@ class CallRecord:
 
     def _lift_guards(self, event: GuardsLifted) -> None:
         self.lifted |= set(event.names)
+        # What is added later binds the tree all the same.
+        self.guards = tuple([guards.without(event.names) for guards in self.guards])
         self.held_back = ""
 
     def _take_up(self, event: TreeResumed | ProcessDied) -> None:

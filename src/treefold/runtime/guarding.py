@@ -19,13 +19,10 @@ from typing import Any, Final, cast
 from treefold.core.budget import Budget
 from treefold.core.decisions import HookDecision, HookHandler, HookMatcher, Rules
 from treefold.core.errors import InvalidValueError, UsageError
-from treefold.core.events import CallRequested, Event, GuardsAdded
+from treefold.core.events import CallRequested, Event, GuardsAdded, GuardsLifted
 from treefold.core.guards import Guards, HookGuard
 from treefold.core.record import CallRecord
 
-ALLOWED: Final = "allowed_tools"
-DISALLOWED: Final = "disallowed_tools"
-BUDGET: Final = "budget"
 LOADED_FILE: Final = "treefold run "  # begins the name of a module that a command line names
 
 VersionOf = Callable[[HookHandler], str]
@@ -104,10 +101,7 @@ class Guarding:
 
         A hook that this process does not have refuses whatever it is asked about.
         """
-        recorded = [_without(guards, record.lifted) for guards in record.guards]
-        bound = [
-            (one.hook, one.matcher, self._find(one)) for guards in recorded for one in guards.hooks
-        ]
+        bound = [(one.hook, one.matcher, self._find(one)) for one in _bound(record)]
         # A hook that is recorded and its own is asked once.
         own = [
             guard
@@ -115,7 +109,10 @@ class Guarding:
             if (guard.hook, guard.matcher, handler) not in bound
         ]
         levels = [
-            *(_rules(one.allowed, one.disallowed, self._handlers(one.hooks)) for one in recorded),
+            *(
+                _rules(one.allowed, one.disallowed, self._handlers(one.hooks))
+                for one in record.guards
+            ),
             _rules(self.rules.allowed, self.rules.disallowed, self._handlers(own)),
         ]
         # A level that is recorded twice, for two versions of a hook, is one.
@@ -133,10 +130,6 @@ class Guarding:
         latest = {one.name: one for one in _bound(record)}
         found = [(one, self._find(one)) for one in latest.values() if one.version]
         return [one.name for one, hook in found if hook and version_of(hook) != one.version]
-
-    def budget_of(self, record: CallRecord) -> Budget | None:
-        """Return the budget of the runtime that ran the tree of *record* last, if it binds it."""
-        return None if BUDGET in record.lifted else self.earlier_budget(record.guards)
 
     def earlier_budget(self, known: Iterable[Guards]) -> Budget | None:
         """Return the last budget of a runtime among the guards *known* of a tree, if it binds it.
@@ -172,18 +165,17 @@ def guards_in(events: Iterable[Event]) -> list[Guards]:
             known += event.options.guards
         elif isinstance(event, GuardsAdded):
             known.append(event.guards)
+        elif isinstance(event, GuardsLifted):
+            known = [guards.without(event.names) for guards in known]
     return known
 
 
 def check_lifted(names: Iterable[str], record: CallRecord) -> None:
     """Raise InvalidValueError if one of *names* is no guard of the tree of *record*."""
-    known = [one.name for guards in record.guards for one in guards.hooks]
-    for guards in record.guards:
-        known += [ALLOWED] if guards.allowed is not None else []
-        known += [DISALLOWED] if guards.disallowed else []
-        known += [BUDGET] if guards.budget is not None else []
+    known = [name for guards in record.guards for name in guards.names]
     for name in names:
-        if name not in known:
+        # A fork that departs before one was lifted is bound by it.
+        if name not in known and name not in record.lifted:
             listed = ", ".join(dict.fromkeys(known)) or "nothing"
             raise InvalidValueError(f"the run is not guarded by {name!r}; it is by {listed}")
 
@@ -209,19 +201,8 @@ def _names_of(handlers: Sequence[HookHandler]) -> list[str]:
     return names
 
 
-def _without(guards: Guards, lifted: frozenset[str]) -> Guards:
-    """Return *guards* without those that a person has lifted."""
-    return replace(
-        guards,
-        allowed=None if ALLOWED in lifted else guards.allowed,
-        disallowed=() if DISALLOWED in lifted else guards.disallowed,
-        hooks=tuple([one for one in guards.hooks if one.name not in lifted]),
-    )
-
-
 def _bound(record: CallRecord) -> list[HookGuard]:
-    levels = [_without(guards, record.lifted) for guards in record.guards]
-    return [one for guards in levels for one in guards.hooks]
+    return [one for guards in record.guards for one in guards.hooks]
 
 
 def _rules(
@@ -258,11 +239,12 @@ def _in_module(module: ModuleType, name: str) -> HookHandler | None:
         found = getattr(found, part, None)
     if not callable(found) or isinstance(found, type):
         return None
+    handler = cast("HookHandler", found)
     try:
-        HookMatcher(hooks=(found,))
+        HookMatcher(hooks=(handler,))
     except InvalidValueError:
         return None
-    return cast("HookHandler", found)
+    return handler
 
 
 def _module_name(name: str) -> str:
