@@ -1,15 +1,17 @@
 """Ways around a guard that were found once; each counts the effect that a guard is there for."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from guards.program import until_it_rests
 from treefold import (
     AgentFunction,
+    Budget,
     CodeFunction,
     Edit,
     HookDecision,
@@ -18,7 +20,9 @@ from treefold import (
     Runtime,
     ToolUse,
 )
+from treefold.core.guards import Guards
 from treefold.errors import HeldBackError
+from treefold.events import CallRequested
 from treefold.testing import ScriptedModel
 
 done: list[Any] = []  # the effects of a test
@@ -261,6 +265,42 @@ def test_a_method_without_its_object_is_no_hook(tmp_path: Path):
     assert done == []
 
 
+class Lenient:
+    most = 10_000
+
+    @classmethod
+    async def decide(cls, event: Any) -> HookDecision:
+        return HookDecision(continue_=event.tool_input["amount"] <= cls.most)
+
+
+class Strict(Lenient):
+    most = 0
+
+
+async def limit(event: Any, most: int = 10_000) -> HookDecision:
+    return HookDecision(continue_=event.tool_input["amount"] <= most)
+
+
+STRICT: Final = {
+    "a partial function": (partial(limit, most=0), limit),
+    "an inherited class method": (Strict.decide, Lenient.decide),
+}
+
+
+@pytest.mark.parametrize("kind", STRICT)
+def test_what_a_hook_is_made_of_does_not_stand_in_for_it(tmp_path: Path, kind: str):
+    plan, module = a_payment(), ModuleType("rules")
+    module.limit, module.Lenient = limit, Lenient  # pyright: ignore[reportAttributeAccessIssue]
+    options: Any = {"models": SMALL, "store": tmp_path / "run.db"}
+    strict, lenient = STRICT[kind]
+    with Runtime([plan], **options, hooks={"pre_tool_use": [strict]}) as runtime:
+        runtime.invoke(plan).result(20)
+    for guards in ([module], [lenient]):
+        with Runtime([plan], **options, guards=guards) as runtime, pytest.raises(HeldBackError):
+            runtime.fork(1)
+    assert done == []
+
+
 # What is lifted, and what is done again
 
 
@@ -299,3 +339,20 @@ def test_a_call_that_failed_is_not_repeated_if_it_is_forbidden_by_now(tmp_path: 
         runtime.answer(question.id, "resume")
         node.result(20)
     assert done == [1]
+
+
+def test_a_name_that_guards_compare_is_not_redacted(tmp_path: Path):
+    plan = a_payment()
+
+    def redact(text: str) -> str:
+        return text.replace("team", "***").replace("pay", "***")
+
+    options: Any = {"models": SMALL, "store": tmp_path / "run.db", "redact": redact}
+    budget = Budget(calls=9, name="team")
+    with Runtime([plan], **options, budget=budget, disallowed_tools=["pay"]) as runtime:
+        runtime.invoke(plan).result(20)
+    with Runtime([plan], **options) as runtime:
+        first = next(iter(runtime.events(1)))
+    assert isinstance(first, CallRequested)
+    assert first.options is not None
+    assert first.options.guards == (Guards(disallowed=("pay",), budget=budget),)

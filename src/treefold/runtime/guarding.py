@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any, Final, cast
 
 from treefold.core.budget import Budget
@@ -150,9 +150,17 @@ class Guarding:
 
 
 def name_of_hook(handler: Callable[..., Any]) -> str:
-    """Return the name by which a hook is recorded, such as "main:approve_writes"."""
-    while isinstance(handler, partial):
-        handler = handler.func
+    """Return the name by which a hook is recorded, such as "main:approve_writes".
+
+    What decides otherwise has another name: a method that a class inherits, a partial function.
+    """
+    if isinstance(handler, partial):
+        module, _, name = name_of_hook(handler.func).partition(":")
+        return f"{module}:partial({name})"
+    if isinstance(handler, MethodType):
+        owner: Any = handler.__self__
+        owner = owner if isinstance(owner, type) else type(owner)
+        return f"{_module_name(owner.__module__)}:{owner.__qualname__}.{handler.__name__}"
     named: Any = handler if hasattr(handler, "__qualname__") else type(handler)
     return f"{_module_name(named.__module__)}:{named.__qualname__}"
 
