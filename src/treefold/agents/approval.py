@@ -2,8 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from copy import deepcopy
-from dataclasses import replace
 from typing import Any, Final
 
 from treefold.core.conversation import AgentConversation
@@ -40,9 +38,7 @@ async def decide_call(
     """
     if (reason := rules.forbids(event.tool_name)) is not None:
         return Verdict(event.tool_name, reason), event.tool_input
-    # Hooks may change their copy.
-    copied = replace(event, tool_input=deepcopy(event.tool_input))
-    decision = await rules.decide(HOOK_PRE_TOOL_USE, copied)
+    decision = await rules.decide(HOOK_PRE_TOOL_USE, event)
     args = event.tool_input if decision.modified_input is None else decision.modified_input
     asked = None if function is None else await approval_question(function, args)
     if asked is not None:

@@ -158,11 +158,15 @@ class Calls:
         is_guarded = rules.asks(HOOK_PRE_TOOL_USE) or (function is not None and function.ask)
         # An earlier process has asked hooks and people, and they allowed it.
         if is_guarded and (made := self._conversation.made_args(call.id)) is not None:
-            forbidden = rules.forbids(call.name)
-            return None if forbidden is None else Verdict(call.name, forbidden), made
+            return self._forbidden(call), made
         history = self._policy.messages() if rules.asks(HOOK_PRE_TOOL_USE) else []
         event = PreToolUseEvent(call.name, dict(args), call.id, history)
         return await decide_call(function, event, rules)
+
+    def _forbidden(self, call: ToolUse) -> Verdict | None:
+        """Return the gate of a call that was allowed once, if rules forbid it by now."""
+        reason = self._conversation.rules.forbids(call.name)
+        return None if reason is None else Verdict(call.name, reason)
 
     async def _finish(self, made: MadeCall, batch: Sequence[MadeCall]) -> None:
         """Wait for a call, and set its result."""
@@ -182,8 +186,9 @@ class Calls:
             key = f"{QuestionKey.ToolCall}:{made.node.index}"
             if await self._conversation.pause(text, key, [REPORT]) == REPORT:
                 break
-            function, args = made.node.function, made.node.inputs
-            made.node = self._start(function, made.call, args, None, batch, again=made.node)
+            # A person has said so: nobody else is asked.
+            function, args, gate = made.node.function, made.node.inputs, self._forbidden(made.call)
+            made.node = self._start(function, made.call, args, gate, batch, again=made.node)
         return failure
 
     async def _call_post_hooks(self, made: MadeCall) -> None:

@@ -297,7 +297,9 @@ class RuleChain(tuple[Rules, ...]):
 async def _asked(
     handler: HookHandler, event: HookEvent, seconds: float | None
 ) -> HookDecision | None:
-    """Return the decision of one hook."""
+    """Return the decision of one hook, which may change its copy of the arguments."""
+    if isinstance(event, PreToolUseEvent | PostToolUseEvent):
+        event = replace(event, tool_input=deepcopy(event.tool_input))
     deciding = handler(event)
     if not isawaitable(deciding):
         raise InvalidValueError(f"a decision hook is an async function: {handler!r} is not")
@@ -311,7 +313,7 @@ async def _asked(
 def _changed(event: HookEvent, decision: HookDecision) -> HookEvent:
     match event:
         case PreToolUseEvent() if decision.modified_input is not None:
-            return replace(event, tool_input=deepcopy(dict(decision.modified_input)))
+            return replace(event, tool_input=dict(decision.modified_input))
         case PostToolUseEvent() if decision.modified_result is not None:
             return replace(event, tool_result=deepcopy(decision.modified_result))
         case UserPromptSubmitEvent() if decision.modified_prompt is not None:

@@ -209,6 +209,7 @@ class CallStarted(Event):
 
     at: float
     deadline: float | None = None  # when its timeout ends it, in any process
+    gated: bool = False  # a gate has to allow it before its function runs
 
 
 @fact

@@ -4,8 +4,17 @@ Who resumes or forks the tree applies them (``runtime/guarding.py``). Allowed to
 are data. A hook is code, and recorded by reference: a journal never names code to be imported.
 """
 
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Final
+
 from treefold.core.budget import Budget
 from treefold.core.lazy_dataclass import lazy_dataclass
+
+# The names of guards that are data; a hook has its own.
+ALLOWED: Final = "allowed_tools"
+DISALLOWED: Final = "disallowed_tools"
+BUDGET: Final = "budget"
 
 
 @lazy_dataclass(frozen=True)
@@ -40,3 +49,24 @@ class Guards:
     disallowed: tuple[str, ...] = ()
     hooks: tuple[HookGuard, ...] = ()
     budget: Budget | None = None
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The name of each guard."""
+        yield from (one.name for one in self.hooks)
+        if self.allowed is not None:
+            yield ALLOWED
+        if self.disallowed:
+            yield DISALLOWED
+        if self.budget is not None:
+            yield BUDGET
+
+    def without(self, names: Collection[str]) -> "Guards":
+        """Return these guards without those of some *names*, which a person has lifted."""
+        return replace(
+            self,
+            allowed=None if ALLOWED in names else self.allowed,
+            disallowed=() if DISALLOWED in names else self.disallowed,
+            hooks=tuple([one for one in self.hooks if one.name not in names]),
+            budget=None if BUDGET in names else self.budget,
+        )

@@ -15,6 +15,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
 from treefold.core import agent_events, events
+from treefold.core.budget import Budget
 from treefold.core.events import (
     CallEnded,
     CallInherited,
@@ -98,6 +99,7 @@ _NOT_REDACTED: Final[dict[type, set[str]]] = {
     TreeForked: {"version"},
     agent_events.NoticeGiven: {"version"},
     Question: {"key"},
+    Budget: {"name"},
     Guards: {"allowed", "disallowed"},
     HookGuard: {"hook", "name", "matcher", "version"},
     events.GuardsLifted: {"names"},

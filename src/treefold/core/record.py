@@ -189,7 +189,7 @@ class CallRecord:
         self.imported = False  # whether its tree came from a file
         self.foreign = False  # whether what it says was allowed is only what such a file says
         self.inert = False  # and no person has resumed it since
-        # The permissions that bind its tree, and the names of those that a person has lifted.
+        # The permissions that bind its tree, and the names of those that a person has ever lifted.
         options = requested.options
         self.guards: tuple[Guards, ...] = () if options is None else options.guards
         self.lifted: frozenset[str] = frozenset()
@@ -277,6 +277,8 @@ class CallRecord:
         self.foreign = False
         self.started = self.since = event.at
         self.deadline = event.deadline
+        # Who starts it may be bound by more than who requested it.
+        self.allowed = self.allowed and not event.gated
 
     def _end(self, event: CallEnded) -> None:
         # Other threads may read the outcome as soon as the state is final.
@@ -292,6 +294,8 @@ class CallRecord:
 
     def _edit(self, event: ArgumentsEdited) -> None:
         self.inputs, self.edited = event.inputs, True
+        # An approval was of other arguments.
+        self.answers = [one for one in self.answers if one[0].kind is not QuestionKind.Approval]
 
     def _allow(self, event: CallAllowed) -> None:
         self.allowed, self.foreign = True, False
@@ -354,6 +358,8 @@ class CallRecord:
 
     def _lift_guards(self, event: GuardsLifted) -> None:
         self.lifted |= set(event.names)
+        # What is added later binds the tree all the same.
+        self.guards = tuple([guards.without(event.names) for guards in self.guards])
         self.held_back = ""
 
     def _take_up(self, event: TreeResumed | ProcessDied) -> None:

@@ -38,18 +38,20 @@ class Verdict:
 async def approval_question(function: Function, args: Mapping[str, Any]) -> str | None:
     """Return what a person is asked before a model's call of *function*; None: nothing.
 
-    The option ``ask`` of the function decides. If it is code that fails, a person is asked: the
-    arguments are what a model wrote, and odd ones must not get a call through. Invalid ones need
-    nobody: the call fails before its function runs.
+    The option ``ask`` of the function decides. If it is code, it gets the arguments as the function
+    will get them, and a person is asked if it fails. Invalid ones need nobody: the call fails
+    before its function runs.
     """
     asks: object = function.ask
     if callable(asks):
         try:
-            asks = asks(deepcopy(dict(args)))
+            valid = function.parameters.validate(deepcopy(dict(args)))
+        except InvalidArgumentsError:
+            return None
+        try:
+            asks = asks({**_defaults(function), **valid})
             asks = await asks if isawaitable(asks) else asks
         except Exception as error:  # noqa: BLE001 - foreign code; the text says what happened
-            if not _are_valid(args, function):
-                return None
             asks = f"ask= of {function.name} raised {type(error).__name__}: {error}"
     if not asks:
         return None
@@ -58,9 +60,6 @@ async def approval_question(function: Function, args: Mapping[str, Any]) -> str 
     return f"may {function.name}({short_arguments(args)}) be called?"
 
 
-def _are_valid(args: Mapping[str, Any], function: Function) -> bool:
-    try:
-        function.parameters.validate(args)
-    except InvalidArgumentsError:
-        return False
-    return True
+def _defaults(function: Function) -> dict[str, Any]:
+    items = function.parameters.items
+    return {one.name: deepcopy(one.default) for one in items if not one.required}

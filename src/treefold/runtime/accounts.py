@@ -117,7 +117,7 @@ class Accounts:
 
     def _common_of(self, node: CallNode) -> Account | None:
         """Return the account of the runtime, or of an earlier one whose budget binds the tree."""
-        budget = self._guarding.budget_of(root_of(node).record)
+        budget = self._guarding.earlier_budget(root_of(node).record.guards)
         if self._common is not None or budget is None:
             return self._common
         if budget not in self._earlier:

@@ -260,7 +260,7 @@ class Forks:
 
         Otherwise each fork in a process without a budget of its own could spend all of it again.
         """
-        budget = self._recovery.loader.guarding.earlier_budget(guards_in(events))
+        budget = self._recovery.loader.guarding.earlier_budget(guards_in(shared))
         if budget is None:
             return []
         spent, kept = spent_in(events), spent_in(shared)

@@ -12,19 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import HookDecision, HookHandler, HookMatcher, Rules
 from treefold.core.errors import InvalidValueError, UsageError
-from treefold.core.events import CallRequested, Event, GuardsAdded
+from treefold.core.events import CallRequested, Event, GuardsAdded, GuardsLifted
 from treefold.core.guards import Guards, HookGuard
 from treefold.core.record import CallRecord
 from treefold.core.reference import reference_to
-
-ALLOWED: Final = "allowed_tools"
-DISALLOWED: Final = "disallowed_tools"
-BUDGET: Final = "budget"
 
 VersionOf = Callable[[HookHandler], str]
 
@@ -46,16 +42,28 @@ class Guarding:
     ) -> None:
         self.rules = rules
         self._budget = budget
-        self._sources = tuple(sources)
-        for one in self._sources:
-            if not callable(one) and not isinstance(one, ModuleType):
+        given: list[HookHandler] = []
+        self._modules: list[ModuleType] = []
+        for one in sources:
+            if isinstance(one, ModuleType):
+                self._modules.append(one)
+            elif callable(one):
+                given.append(one)
+            else:
                 raise InvalidValueError(f"guards= has hooks, and modules with hooks, not {one!r}")
-        self._hooks = {
-            _guard_of(hook, matcher, handler): handler
+        own = [
+            (hook, matcher, handler)
             for hook, matchers in rules.hooks.items()
             for matcher in matchers
             for handler in matcher.hooks
+        ]
+        names = _names_of([handler for _, _, handler in own])
+        self._hooks = {
+            HookGuard(hook, name, matcher.matcher, timeout=matcher.timeout): handler
+            for (hook, matcher, handler), name in zip(own, names, strict=True)
         }
+        self._known = [(guard.name, handler) for guard, handler in self._hooks.items()]
+        self._known += zip(_names_of(given), given, strict=True)
 
     # What is recorded
 
@@ -90,12 +98,18 @@ class Guarding:
 
         A hook that this process does not have refuses whatever it is asked about.
         """
-        recorded = [_without(guards, record.lifted) for guards in record.guards]
-        bound = {replace(one, version="") for guards in recorded for one in guards.hooks}
+        bound = [(one.hook, one.matcher, self._find(one)) for one in _bound(record)]
         # A hook that is recorded and its own is asked once.
-        own = [guard for guard in self._hooks if not any(_is_same(guard, one) for one in bound)]
+        own = [
+            guard
+            for guard, handler in self._hooks.items()
+            if (guard.hook, guard.matcher, handler) not in bound
+        ]
         levels = [
-            *(_rules(one.allowed, one.disallowed, self._handlers(one.hooks)) for one in recorded),
+            *(
+                _rules(one.allowed, one.disallowed, self._handlers(one.hooks))
+                for one in record.guards
+            ),
             _rules(self.rules.allowed, self.rules.disallowed, self._handlers(own)),
         ]
         # A level that is recorded twice, for two versions of a hook, is one.
@@ -114,10 +128,6 @@ class Guarding:
         found = [(one, self._find(one)) for one in latest.values() if one.version]
         return [one.name for one, hook in found if hook and version_of(hook) != one.version]
 
-    def budget_of(self, record: CallRecord) -> Budget | None:
-        """Return the budget of the runtime that ran the tree of *record* last, if it binds it."""
-        return None if BUDGET in record.lifted else self.earlier_budget(record.guards)
-
     def earlier_budget(self, known: Iterable[Guards]) -> Budget | None:
         """Return the last budget of a runtime among the guards *known* of a tree, if it binds it.
 
@@ -128,14 +138,12 @@ class Guarding:
 
     def _find(self, guard: HookGuard) -> HookHandler | None:
         """Return the hook that *guard* names, if this process has it."""
-        for known, handler in self._hooks.items():
-            if _is_same_name(known.name, guard.name):
-                return handler
-        for source in self._sources:
-            found = _in_module(source, guard.name) if isinstance(source, ModuleType) else source
-            if found is not None and _is_same_name(reference_to(found), guard.name):
-                return found
-        return None
+        in_modules = [_in_module(module, guard.name) for module in self._modules]
+        known = self._known + [(reference_to(one), one) for one in in_modules if one is not None]
+        found = [(name, handler) for name, handler in known if _is_same_name(name, guard.name)]
+        # That of the very name, if there is one.
+        found.sort(key=lambda one: one[0] != guard.name)
+        return found[0][1] if found else None
 
 
 def guards_in(events: Iterable[Event]) -> list[Guards]:
@@ -146,18 +154,17 @@ def guards_in(events: Iterable[Event]) -> list[Guards]:
             known += event.options.guards
         elif isinstance(event, GuardsAdded):
             known.append(event.guards)
+        elif isinstance(event, GuardsLifted):
+            known = [guards.without(event.names) for guards in known]
     return known
 
 
 def check_lifted(names: Iterable[str], record: CallRecord) -> None:
     """Raise InvalidValueError if one of *names* is no guard of the tree of *record*."""
-    known = [one.name for guards in record.guards for one in guards.hooks]
-    for guards in record.guards:
-        known += [ALLOWED] if guards.allowed is not None else []
-        known += [DISALLOWED] if guards.disallowed else []
-        known += [BUDGET] if guards.budget is not None else []
+    known = [name for guards in record.guards for name in guards.names]
     for name in names:
-        if name not in known:
+        # A fork that departs before one was lifted is bound by it.
+        if name not in known and name not in record.lifted:
             listed = ", ".join(dict.fromkeys(known)) or "nothing"
             raise InvalidValueError(f"the run is not guarded by {name!r}; it is by {listed}")
 
@@ -167,23 +174,24 @@ def file_of_hook(name: str) -> str:
     return f"{name.partition(':')[0].replace('.', '/')}.py"
 
 
-def _guard_of(hook: str, matcher: HookMatcher, handler: HookHandler) -> HookGuard:
-    return HookGuard(hook, reference_to(handler), matcher.matcher, timeout=matcher.timeout)
+def _names_of(handlers: Sequence[HookHandler]) -> list[str]:
+    """Return the name of each hook; of several with the same one, the second is "main:approve#2".
 
-
-def _without(guards: Guards, lifted: frozenset[str]) -> Guards:
-    """Return *guards* without those that a person has lifted."""
-    return replace(
-        guards,
-        allowed=None if ALLOWED in lifted else guards.allowed,
-        disallowed=() if DISALLOWED in lifted else guards.disallowed,
-        hooks=tuple([one for one in guards.hooks if one.name not in lifted]),
-    )
+    So are called functions that one function has made, and methods of several objects.
+    """
+    known: dict[str, list[HookHandler]] = {}
+    names: list[str] = []
+    for handler in handlers:
+        same = known.setdefault(name := reference_to(handler), [])
+        if handler not in same:
+            same.append(handler)
+        place = same.index(handler) + 1
+        names.append(name if place == 1 else f"{name}#{place}")
+    return names
 
 
 def _bound(record: CallRecord) -> list[HookGuard]:
-    levels = [_without(guards, record.lifted) for guards in record.guards]
-    return [one for guards in levels for one in guards.hooks]
+    return [one for guards in record.guards for one in guards.hooks]
 
 
 def _rules(
@@ -202,12 +210,6 @@ async def _refuse(guard: HookGuard, _event: object) -> HookDecision:
     raise UsageError(f"this process does not have the hook {guard.name}, which guards the run")
 
 
-def _is_same(known: HookGuard, recorded: HookGuard) -> bool:
-    """Whether a hook of this runtime is the recorded one; its version does not matter."""
-    same = (known.hook, known.matcher) == (recorded.hook, recorded.matcher)
-    return same and _is_same_name(known.name, recorded.name)
-
-
 def _is_same_name(one: str, other: str) -> bool:
     """Whether two names mean the same hook: "guards:approve" is that of "app.guards", too."""
     (module, name), (other_module, other_name) = one.split(":", 1), other.split(":", 1)
@@ -217,8 +219,18 @@ def _is_same_name(one: str, other: str) -> bool:
 
 
 def _in_module(module: ModuleType, name: str) -> HookHandler | None:
-    """Return what *module* has under the *name* of a hook, at its top level or in a class."""
+    """Return what *module* has under the *name* of a hook, at its top level or in a class.
+
+    It is no hook if it is a class, or a method that lacks its object.
+    """
     found: Any = module
     for part in name.partition(":")[2].split("."):
         found = getattr(found, part, None)
-    return cast("HookHandler", found) if callable(found) else None
+    if not callable(found) or isinstance(found, type):
+        return None
+    handler = cast("HookHandler", found)
+    try:
+        HookMatcher(hooks=(handler,))
+    except InvalidValueError:
+        return None
+    return handler

@@ -26,6 +26,7 @@ from treefold.core.errors import (
 )
 from treefold.core.escaping import one_line
 from treefold.core.events import (
+    ArgumentsEdited,
     CallEnded,
     CallPaused,
     CallReopened,
@@ -706,7 +707,10 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         self.waiting_on = None
         if self.record.state is NodeState.Paused:
             self.tree.publish(CallResumed(self.id, time.time()))
-        if not self.record.edited:
+        if request.tool_use_id is not None and not self.has_ended and self._differs(request.args):
+            # Hooks have been asked again, about the edited ones if they were edited.
+            self.tree.publish(ArgumentsEdited(self.id, request.args))
+        elif not self.record.edited:
             # The recorded ones lack objects that could not be serialized.
             self.record.inputs = request.args
         self._repeated = len(self.record.values)
@@ -718,6 +722,11 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
             # It has ended, but its values have to be sent to the sink again.
             self.has_ended = self._waiters.are_woken = False
             self.parent.calls.running += 1
+
+    def _differs(self, args: Mapping[str, Any]) -> bool:
+        """Whether these are other arguments than the recorded ones."""
+        journal = self.tree.journal
+        return journal is not None and journal.as_written(args) != self.record.inputs
 
     def follow(self, event: CallEnded | CallReopened) -> None:
         """Note that the call, which another process runs, has ended or runs again."""

@@ -91,7 +91,8 @@ def _begin(node: CallNode, context: RunContext) -> bool:
     if node.record.state is not NodeState.Waiting:
         return False
     now, timeout = time.time(), node.request.timeout
-    node.tree.publish(CallStarted(node.id, now, None if timeout is None else now + timeout))
+    deadline, gated = None if timeout is None else now + timeout, node.request.gate is not None
+    node.tree.publish(CallStarted(node.id, now, deadline, gated))
     return True
 
 

@@ -240,9 +240,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         if calls is None or not calls.unclaimed:
             return None
         known = calls.unclaimed.get(of_tool_use(self.responses, tool_use_id))
-        if known is None or known.record.started is not None or not known.record.edited:
-            return None
-        return known.inputs
+        return None if known is None or not known.record.edited else known.inputs
 
     async def pause(self, why: str, key: str, choices: Sequence[str] = ()) -> str:
         return await ask_to_resume(self._node, why, key, choices)

@@ -157,7 +157,8 @@ class Loader:
             elif node.parent is not None and request.function.ends_its_caller:
                 node.parent.note_resignation(node.exception)
         if not node.has_ended:
-            if node.parent is None and not node.record.allowed and request.gate is None:
+            is_asked_for = node.record.requested.gated and not node.record.allowed
+            if node.parent is None and is_asked_for and request.gate is None:
                 request.gate = approval_again(node)
             request.gate = gate_after_crash(node, request.gate)
             if not node.tree.part(Fork).is_own:
