@@ -157,7 +157,7 @@ def test_a_detail_has_the_row_and_the_rest(observer: Observer):
     view = observer.get_view(2)
     detail = data.detail(view, 1, tied=True)
     more = ["inputs", "outputs", "values", "exception", "partial", "partial_output"]
-    extra = [*more, "usage", "total_usage", "notices", "questions", "transcript"]
+    extra = [*more, "usage", "total_usage", "held_back", "notices", "questions", "transcript"]
     row = data.row(view, 1, tied=True)
     assert without(detail, *extra) == without(row, "notices", "questions")
     usage = {"cache_read": 0, "cache_write": 0, "input": 20, "reasoning": 0, "output": 10}
@@ -172,6 +172,7 @@ def test_a_detail_has_the_row_and_the_rest(observer: Observer):
         "partial_output": None,
         "usage": usage,
         "total_usage": usage,
+        "held_back": "",
         "notices": [],
         "questions": [],
         "transcript": [

@@ -129,6 +129,7 @@ def detail(
         "partial_output": as_data(view.partial_output, limit),
         "usage": usage(view.usage),
         "total_usage": usage(view.total_usage),
+        "held_back": encodable(view.held_back[:limit]),
         "notices": [encodable(notice[:limit]) for notice in view.notices],
         "questions": [question(one) for one in view.questions],
         "transcript": transcript(view, limit=limit),

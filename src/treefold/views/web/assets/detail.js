@@ -10,7 +10,7 @@ import { Tabs } from "./tabs.js";
 import { splitBar, splitList, splitOf } from "./timing.js";
 import { copyable, longText, oneLine, shownValue } from "./text.js";
 import { TranscriptView } from "./transcript.js";
-import { ANSWERED, duration, elapsed, exactly, grouped, many, money, when } from "./format.js";
+import { ANSWERED, HELD_BACK, duration, elapsed, exactly, grouped, many, money, when } from "./format.js";
 
 const REFRESH_INTERVAL = 300; // milliseconds, at least, between two requests for a call that changes
 const NEAR_END = 60; // pixels from the end, within which new text scrolls the pane along
@@ -258,14 +258,15 @@ export class DetailView {
     this.tick();
   }
 
-  /** Draw the open questions of a call, or that they are answered. */
-  #drawQuestions({ questions }) {
+  /** Draw the open questions of a call, that they are answered, or why no process runs it. */
+  #drawQuestions({ questions, held_back: heldBack }) {
     const waiting = questions.filter(({ id }) => this.context.isOpenQuestion(id));
     const answered = this.row?.status === ANSWERED;
-    this.#drawIfChanged("questions", [waiting, answered], () => replaceContent(
+    this.#drawIfChanged("questions", [waiting, answered, heldBack], () => replaceContent(
       this.places.questions,
       waiting.map((question) => questionCard(question, make("span", {}, "This call"), this.context)),
       answered ? make("p.hint", {}, sentence(ANSWERED)) : null,
+      heldBack ? make("p.hint", {}, sentence(HELD_BACK + heldBack)) : null,
     ));
   }
 
