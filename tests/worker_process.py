@@ -101,7 +101,8 @@ def submit(url: str, function: str, *options: object) -> int:
     """Submit a call; return the id of its run."""
     done = detach(url, function, *options)
     assert done.code == 0, done.err
-    return int(done.out)
+    with attach(url) as observer:
+        return next(row.id for row in observer.trees() if row.number == int(done.out))
 
 
 def result_of(url: str, node: int) -> object:

@@ -56,7 +56,7 @@ def test_a_person_is_asked_for_more(world: World, place: str):
     ) as runtime:
         node = runtime.invoke(agent, key="a", budget=given.get("call"))
         question = question_of(runtime)
-        owner = "the runtime" if place == "runtime" else "find (path 1)"
+        owner = "the runtime" if place == "runtime" else "find (run 1)"
         assert question.kind is QuestionKind.Budget
         assert question.text == (
             f"the budget of {owner} is used up: 2 of 2 requests to models are made or under way;"
@@ -89,7 +89,7 @@ def test_a_person_who_says_no_cancels_the_call_that_the_budget_belongs_to(world:
         runtime.answer(question_of(runtime).id, "cancel")
         error = failure(node)
         assert isinstance(error, CancellationException)
-        assert "the budget of boss (path 1) is used up" in str(error)
+        assert "the budget of boss (run 1) is used up" in str(error)
         assert runtime.questions() == []
         assert runtime.invoke(boss, key="a") is node  # a person has decided
 

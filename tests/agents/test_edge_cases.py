@@ -168,7 +168,7 @@ async def test_code_may_have_a_budget_of_its_own():
     code = CodeFunction(callable=both, uses=[sub], budget=Budget(calls=1))
     error = await outcome(code, models=ScriptedModel(lambda request: "one"))
     assert isinstance(error, BudgetExceeded)
-    assert "the budget of both (path 1) is exceeded: 1 of 1 requests" in str(error)
+    assert "the budget of both (run 1) is exceeded: 1 of 1 requests" in str(error)
 
 
 def test_a_function_that_a_runtime_meets_later_is_checked_like_the_others():

@@ -58,7 +58,7 @@ def test_no_screen_has_a_violation(eyes: Eyes, scheme: str, size: str):
         expect(page.get_by_role("dialog").get_by_role("option").first).to_be_attached()
         check(page, "compare dialog")
         page.keyboard.press("Escape")
-        page.goto(f"{stage.viewer.address}/#/compare/1/26")
+        page.goto(f"{stage.viewer.address}/#/compare/1/2")
         expect(page.locator(".one-side").first).to_be_visible()
         check(page, "compare")
         page.goto(f"{stage.viewer.address}/#/totals")
@@ -71,7 +71,7 @@ def test_a_call_that_asks_or_failed_has_no_violation(eyes: Eyes, scheme: str):
     with staged(newsroom.digest, failing, hooks=newsroom.APPROVED) as stage:
         page = eyes.open(stage.url, color_scheme=scheme, reduced_motion="reduce")
         asking = stage.digest(key="asked")
-        page.goto(f"{stage.viewer.address}/#/run/{asking.id}")
+        page.goto(f"{stage.viewer.address}/#/run/{asking.path}")
         state(call(page, "look_up"), "waits for you")
         detail = choose(page, "look_up")
         check(page, "approval")

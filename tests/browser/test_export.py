@@ -49,9 +49,9 @@ def test_a_file_of_a_fork_marks_its_shared_calls(eyes: Eyes, tmp_path: Path):
         fork = stage.runtime.fork(stage.runtime.get_view(node.id).children[-1].id)
         when(page, lambda: len(stage.runtime.questions()) == 2)
         target = str(tmp_path / "fork.html")
-        assert main(["export", str(fork.id), "--html", target, "--store", store.name]) == 0
+        assert main(["export", fork.path, "--html", target, "--store", store.name]) == 0
     page = eyes.open(Path(target).as_uri())
-    expect(calls(page).get_by_role("img", name=f"shared with node {node.id}")).to_have_count(10)
+    expect(calls(page).get_by_role("img", name="shared with run 1")).to_have_count(10)
     expect(calls(page).get_by_role("link")).to_have_count(0)
 
 

@@ -69,11 +69,11 @@ def test_a_fork_marks_shared_calls_and_leads_to_them(eyes: Eyes):
         expect(page.get_by_role("complementary").get_by_role("heading", level=2)).to_contain_text(
             "1.3"
         )
-        expect(page).to_have_url(re.compile(r"#/run/1\?node=4$"))
+        expect(page).to_have_url(re.compile(r"#/run/1\?call=1\.3$"))
         page.go_back()
         choose(page, "summarise(text='tides.txt')")
         page.keyboard.press("s")
-        expect(page).to_have_url(re.compile(r"#/run/1\?node=3$"))
+        expect(page).to_have_url(re.compile(r"#/run/1\?call=1\.2$"))
 
 
 def test_two_runs_are_compared_word_by_word_with_what_they_took(eyes: Eyes):
@@ -97,7 +97,7 @@ def test_two_runs_are_compared_word_by_word_with_what_they_took(eyes: Eyes):
         second = stage.runtime.fork(first.id, edit=Edit(prompt=prompt))
         second.result(60)
         page = eyes.open(stage.url)
-        page.goto(f"{stage.viewer.address}/#/compare/{first.id}/{second.id}")
+        page.goto(f"{stage.viewer.address}/#/compare/{first.path}/{second.path}")
         sides = page.locator(".one-side")
         expect(sides.first.locator("[data-part=result] del")).to_have_text(["blue"])
         expect(sides.last.locator("[data-part=result] ins")).to_have_text(["grey"])

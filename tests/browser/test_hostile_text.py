@@ -135,7 +135,7 @@ def test_the_list_of_runs_and_the_dialogs_show_hostile_text_as_text(eyes: Eyes):
         expect(page.get_by_label("What will be asked again")).to_contain_text("<b>model</b>")
         check_harmless(page)
         page.keyboard.press("Escape")
-        page.goto(f"{stage.viewer.address}/#/compare/{first.id}/{second.id}")
+        page.goto(f"{stage.viewer.address}/#/compare/{first.path}/{second.path}")
         expect(page.locator("del.word").first).to_be_visible()
         check_harmless(page)
 

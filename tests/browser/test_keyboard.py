@@ -221,7 +221,7 @@ def test_assistive_technology_is_told_what_is_there(eyes: Eyes):
                       - columnheader "Outcome"
                   - rowgroup:
                     - row /running 1 digest/ [expanded] [level=1]
-                    - row /success 1.1 ∥1 agent summarise/ [expanded] [level=2]
+                    - row /success 1.1 ∥1.3 agent summarise/ [expanded] [level=2]
               - separator "Width of the call details"
               - complementary "Call 1.6 publish":
                 - navigation "Called by"

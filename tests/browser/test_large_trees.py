@@ -65,13 +65,13 @@ def five_thousand() -> Any:
         node = runtime.invoke(large)
         node.result(60)
         with view(runtime, port=0) as viewer:
-            yield viewer, node.id
+            yield viewer, node.path
 
 
 def opened(eyes: Eyes, five_thousand: Any, place: str = "") -> Page:
-    viewer, id = five_thousand
+    viewer, run = five_thousand
     page = eyes.open(viewer.url)
-    page.goto(f"{viewer.address}/#/run/{id}{place}")
+    page.goto(f"{viewer.address}/#/run/{run}{place}")
     return page
 
 
@@ -163,7 +163,7 @@ def test_thousands_of_calls_that_come_in_live_are_shown(eyes: Eyes):
     with staged(top) as stage:
         node = stage.runtime.invoke(top)
         page = eyes.open(stage.url)
-        page.goto(f"{stage.viewer.address}/#/run/{node.id}")
+        page.goto(f"{stage.viewer.address}/#/run/{node.path}")
         state(call(page, "gated"), "running")
         begin.set()
         grid = page.get_by_role("treegrid")

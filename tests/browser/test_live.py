@@ -200,7 +200,7 @@ def test_a_run_that_is_listed_and_not_found_is_tried_again_and_not_too_often(eye
         node = stage.digest()
         page = eyes.open(stage.url)
         page.route(f"**/api/stream?tree={node.id}&*", refuse_three)
-        page.goto(f"{stage.viewer.address}/#/run/{node.id}")
+        page.goto(f"{stage.viewer.address}/#/run/{node.path}")
         state(call(page, "publish"), "waits for you")
         _, second, third, fourth = tries
         assert third - second >= 0.2
@@ -213,7 +213,7 @@ def test_a_flame_graph_grows_with_its_run(eyes: Eyes):
         stage.model.gate.clear()
         node = stage.digest()
         page = eyes.open(stage.url)
-        page.goto(f"{stage.viewer.address}/#/run/{node.id}/flame")
+        page.goto(f"{stage.viewer.address}/#/run/{node.path}/flame")
         expect(page.locator(".frame").filter(has_text="summarise").first).to_be_visible()
         expect(page.locator(".frame").filter(has_text="publish")).to_have_count(0)
         stage.model.gate.set()

@@ -63,7 +63,7 @@ def test_a_call_is_approved(driver: Driver):
     assert (found["kind"], found["text"]) == ("approval", "Really delete old?")
     accepted(driver.file, question, "allow")
     assert driver.result(id) == "Tidied."
-    rows = treefold("tree", id, "--json", "--store", driver.file).json
+    rows = treefold("tree", f"node:{id}", "--json", "--store", driver.file).json
     assert rows[-1]["result"] == "deleted old"
 
 
@@ -71,13 +71,13 @@ def test_a_call_is_denied(driver: Driver):
     id, question = driver.asking("tidy", folder="attic")
     accepted(driver.file, question, "deny")
     assert driver.result(id) == "Tidied."
-    rows = treefold("tree", id, "--json", "--store", driver.file).json
+    rows = treefold("tree", f"node:{id}", "--json", "--store", driver.file).json
     assert "deleted old" not in [row["result"] for row in rows]
 
 
 def test_a_paused_run_is_answered_resume(driver: Driver):
     id = driver.survey("paused")
-    assert treefold("pause", id, "--store", driver.file).code == 0
+    assert treefold("pause", f"node:{id}", "--store", driver.file).code == 0
     question = driver.tell(do="asked", id=id)
     assert asked(driver.file, question)["kind"] == "paused"
     accepted(driver.file, question, "resume")
@@ -87,7 +87,7 @@ def test_a_paused_run_is_answered_resume(driver: Driver):
 
 def test_a_paused_run_is_answered_cancel(driver: Driver):
     id = driver.survey("stopped")
-    assert treefold("pause", id, "--store", driver.file).code == 0
+    assert treefold("pause", f"node:{id}", "--store", driver.file).code == 0
     accepted(driver.file, driver.tell(do="asked", id=id), "cancel")
     assert "ancel" in driver.result(id)
 
@@ -157,7 +157,7 @@ def left_doubt(folder: Path) -> None:
 def left_paused(folder: Path) -> None:
     with driving(folder) as driver:
         id = driver.survey("later")
-        assert treefold("pause", id, "--store", driver.file).code == 0
+        assert treefold("pause", f"node:{id}", "--store", driver.file).code == 0
         driver.tell(do="asked", id=id)
     (folder / "later").touch()
 

@@ -61,8 +61,8 @@ def test_it_is_asked_with_its_path_its_arguments_and_its_caller(
 def test_in_a_table_both_calls_have_room(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "60")
     assert table_of([asking(CALLER, LONG)], io.StringIO()) == [
-        "ID   PATH  CALL                      CALLED BY",
-        "2-1  1.1   run(command='xxxxxxxxxx…  1 tidy(folder='attic')",
+        "PATH  CALL                      CALLED BY",
+        "1.1   run(command='xxxxxxxxxx…  1 tidy(folder='attic')",
         "    approval: Really delete it?\\x1b[2J",
         "    It is old. [allow / deny]",
     ]

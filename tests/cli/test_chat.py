@@ -294,7 +294,7 @@ async def test_what_a_tool_asks_is_put_to_the_user(server: ModelServer, chat: Ch
         terminal.press("Paint the door\n")
         await terminal.see("Which colour\\x1b[2J for the door? [red / blue]\n? ")
         terminal.press("green\n")
-        await terminal.see("'green' does not answer question")
+        await terminal.see("'green' does not answer the question")
         await terminal.see("\n? ")
         terminal.press("blue\n")
         await terminal.see("blue\n· paint → door is blue\nPainted.\n> ")

@@ -18,14 +18,19 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
         yield driver
 
 
+def named(call: object) -> object:
+    """Return the address of a call: drivers know the ids of nodes."""
+    return f"node:{call}" if isinstance(call, int) else call
+
+
 def act(driver: Driver, *args: object) -> str:
-    done = treefold(*args, "--store", driver.file)
+    done = treefold(*map(named, args), "--store", driver.file)
     assert (done.code, done.err) == (0, ""), done
     return done.out
 
 
 def rows(driver: Driver, run: object) -> list[dict[str, Any]]:
-    done = treefold("tree", run, "--json", "--store", driver.file)
+    done = treefold("tree", named(run), "--json", "--store", driver.file)
     assert done.code == 0, done
     return done.json
 
@@ -71,7 +76,7 @@ def test_what_has_ended_is_refused_with_a_reason(driver: Driver, command: str):
     id = driver.survey(f"ended, {command}")
     driver.open(f"ended, {command}")
     driver.result(id)
-    done = treefold(command, id, "--store", driver.file)
+    done = treefold(command, named(id), "--store", driver.file)
     assert done.code in {1, 2}, done
     assert "ended" in done.err
     assert "Traceback" not in done.err
@@ -79,7 +84,7 @@ def test_what_has_ended_is_refused_with_a_reason(driver: Driver, command: str):
 
 def test_resume_of_what_is_not_paused_is_refused(driver: Driver):
     id = driver.survey("not-paused")
-    done = treefold("resume", id, "--store", driver.file)
+    done = treefold("resume", named(id), "--store", driver.file)
     assert done.code in {1, 2}, done
     assert "paused" in done.err
     driver.open("not-paused")
@@ -98,13 +103,13 @@ def test_fork_of_a_finished_agent_with_another_prompt_makes_a_new_run(driver: Dr
     driver.open("forked")
     driver.result(id)
     judged = next(row for row in rows(driver, id) if row["fn"] == "judge")
-    out = act(driver, "fork", judged["id"], "--prompt", "How long is it in metres?")
+    out = act(driver, "fork", judged["path"], "--prompt", "How long is it in metres?")
     wait(lambda: forks_of(driver, id))
     [fork] = forks_of(driver, id)
-    assert str(fork["id"]) in out
+    assert f"run {fork['number']}" in out
     assert driver.result(fork["id"]) == "Quite short."
     parts = treefold(
-        "transcript", next(r for r in rows(driver, fork["id"]) if r["fn"] == "judge")["id"],
+        "transcript", next(r for r in rows(driver, fork["id"]) if r["fn"] == "judge")["path"],
         "--json", "--store", driver.file,
     ).json  # fmt: skip
     assert "How long is it in metres?" in [part["text"] for part in parts]
@@ -116,7 +121,7 @@ def test_the_source_of_a_fork_stays_as_it_is(driver: Driver):
     driver.result(id)
     before = rows(driver, id)
     judged = next(row for row in before if row["fn"] == "judge")
-    act(driver, "fork", judged["id"], "--prompt", "Again.")
+    act(driver, "fork", judged["path"], "--prompt", "Again.")
     wait(lambda: forks_of(driver, id))
     assert rows(driver, id) == before
 
@@ -132,7 +137,7 @@ def test_the_source_of_a_fork_stays_as_it_is(driver: Driver):
 )
 def test_a_fork_that_cannot_be_is_refused(driver: Driver, words: list[str], complaint: str):
     id = driver.survey(f"no fork {words[0]}")
-    judged = next(row for row in rows(driver, id) if row["fn"] == "judge")["id"]
+    judged = next(row for row in rows(driver, id) if row["fn"] == "judge")["path"]
     treefold("fork", judged, *words, "--wait", "10", "--store", driver.file).refused(complaint)
 
 

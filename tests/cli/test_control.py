@@ -34,6 +34,7 @@ QUESTIONS: Final = [
         **NO_TERMS,
         "tree": 1,
         "path": "1",
+        "address": "1",
         "fn": "deploy",
         "args": "",
         "caller": None,
@@ -47,6 +48,7 @@ QUESTIONS: Final = [
         **NO_TERMS,
         "tree": 2,
         "path": "2.1",
+        "address": "2.1",
         "fn": "pay",
         "args": "amount=5",
         "caller": {"id": 2, "path": "2", "fn": "buy", "args": ""},
@@ -62,6 +64,7 @@ QUESTIONS: Final = [
         **NO_TERMS,
         "tree": 4,
         "path": "3",
+        "address": "3",
         "fn": "pay",
         "args": "amount=9, seconds=3600",
         "caller": None,
@@ -75,6 +78,7 @@ QUESTIONS: Final = [
         **NO_TERMS,
         "tree": 1,
         "path": "1",
+        "address": "1:2",
         "fn": "deploy",
         "args": "",
         "caller": None,
@@ -82,10 +86,10 @@ QUESTIONS: Final = [
 ]
 
 LISTED: Final = """\
-ID   PATH  CALL           CALLED BY
-1-1  1     deploy()
+PATH  CALL           CALLED BY
+1     deploy()
     Deploy here?\\x1b[2J [yes / no]
-3-1  2.1   pay(amount=5)  2 buy()
+2.1   pay(amount=5)  2 buy()
     approval: Pay 5? [allow / deny]"""
 
 
@@ -106,11 +110,11 @@ def test_every_kind_of_question_is_listed_with_who_asks_it(path: Path, drive: Dr
     doubt, why = QUESTIONS[2]["text"], QUESTIONS[3]["text"]
     assert (code, told) == (0, "")
     assert shown == (
-        "ID   PATH  CALL                         CALLED BY\n"
-        "1-1  1     deploy()\n    Deploy here?\\x1b[2J [yes / no]\n"
-        "3-1  2.1   pay(amount=5)                2 buy()\n    approval: Pay 5? [allow / deny]\n"
-        f"4-1  3     pay(amount=9, seconds=3600)\n    in_doubt: {doubt} [retry / use / fail]\n"
-        f"1-2  1     deploy()\n    paused: {why} [resume / cancel]\n"
+        "PATH  CALL                         CALLED BY\n"
+        "1     deploy()\n    Deploy here?\\x1b[2J [yes / no]\n"
+        "2.1   pay(amount=5)                2 buy()\n    approval: Pay 5? [allow / deny]\n"
+        f"3     pay(amount=9, seconds=3600)\n    in_doubt: {doubt} [retry / use / fail]\n"
+        f"1:2   deploy()\n    paused: {why} [resume / cancel]\n"
     )
     code, shown, told = act(path, "questions", "--json")
     assert (code, json.loads(shown), told) == (0, QUESTIONS, "")
@@ -128,17 +132,18 @@ def test_without_questions_it_says_so(path: Path, drive: Drive):
 def test_a_live_run_continues_with_the_answer(path: Path, drive: Drive):
     drive("deploy")
     asked(path)
-    assert act(path, "answer", "1-1", "YES") == (0, "question 1-1 is answered\n", "")
+    assert act(path, "answer", "1-1", "YES") == (0, "question 1 is answered\n", "")
     assert seen(path, 1, is_over).outputs == "here: yes"
 
 
-def test_the_only_question_is_answered_without_its_id(path: Path, drive: Drive):
+def test_a_question_is_answered_by_the_path_of_its_call_and_the_only_one_without(
+    path: Path, drive: Drive
+):
     drive("deploy", "buy")
     asked(path, 2)
-    # A node's id is enough, as is any beginning that no other id has.
-    assert act(path, "answer", "1", "n") == (0, "question 1-1 is answered\n", "")
+    assert act(path, "answer", "1", "n") == (0, "question 1 is answered\n", "")
     assert seen(path, 1, is_over).outputs == "here: no"
-    assert act(path, "answer", "yes") == (0, "question 3-1 is answered\n", "")
+    assert act(path, "answer", "yes") == (0, "question 2.1 is answered\n", "")
     assert seen(path, 2, is_over).outputs == 'Buy a boat. It "paid 5".'
     no_more = "treefold answer: no question waits for an answer\n"
     assert act(path, "answer", "yes") == (2, "", no_more)
@@ -148,7 +153,7 @@ def test_the_only_call_is_approved_with_other_arguments_without_an_id(path: Path
     drive("buy")
     asked(path)
     edited = ["--args", '{"amount": 6}']
-    assert act(path, "answer", *edited) == (0, "question 2-1 is answered\n", "")
+    assert act(path, "answer", *edited) == (0, "question 1.1 is answered\n", "")
     assert seen(path, 1, is_over).outputs == 'Buy a boat. It "paid 6".'
 
 
@@ -163,7 +168,7 @@ def test_an_answer_waits_for_a_program_if_none_runs(path: Path, drive: Drive):
     assert "deploy(" in shown
     assert " … answered; it resumes when its program runs" in shown
     assert "Deploy here?" not in shown
-    assert act(path, "ps")[1].splitlines()[1].split()[2:4] == ["deploy", "answered"]
+    assert act(path, "ps")[1].splitlines()[1].split()[1:3] == ["deploy", "answered"]
     drive()
     assert seen(path, 1, is_over).outputs == "here: no"
 
@@ -192,17 +197,21 @@ def test_a_wrong_answer_lists_the_right_ones_and_the_question_stays(path: Path, 
     drive("deploy", "buy")
     asked(path, 2)
     for args, said in [
-        (["1-1", "perhaps"], "'perhaps' does not answer question 1-1: 'yes', 'no'"),
-        ([], "the answer is missing: treefold answer ID TEXT"),
-        (["1-1"], "the answer to question 1-1 is missing: treefold answer ID TEXT"),
+        (["1-1", "perhaps"], "'perhaps' does not answer the question: 'yes', 'no'"),
+        ([], "the answer is missing: treefold answer CALL TEXT"),
+        (
+            ["2.1"],
+            "2.1 is the call that asks, and the answer is missing: treefold answer CALL TEXT; if"
+            " the answer is 2.1, treefold answer 2.1 2.1",
+        ),
         (
             ["1-1", "not", "now"],
-            "too many words: put an answer of several in quotes, treefold answer ID 'not now'",
+            "too many words: put an answer of several in quotes, treefold answer CALL 'not now'",
         ),
-        (["1-1", "--args", "{}"], "question 1-1 (human) takes no arguments"),
+        (["1-1", "--args", "{}"], "a question of the kind human takes no arguments"),
         (
             ["3-1", "so what"],
-            "'so what' does not answer question 3-1: 'allow', 'deny', or edited arguments",
+            "'so what' does not answer the question: 'allow', 'deny', or edited arguments",
         ),
         (
             ["3-1", "--args", "[5]"],
@@ -210,12 +219,18 @@ def test_a_wrong_answer_lists_the_right_ones_and_the_question_stays(path: Path, 
         ),
         (
             ["9-9", "yes"],
-            f"no question '9-9' waits for an answer (it may have been answered already);"
+            f"no question of 9-9 waits for an answer (it may have been answered already);"
             f" open:\n{LISTED}",
         ),
         (
+            ["2", "yes"],
+            f"no question of 2 waits for an answer (it may have been answered already);"
+            f" open:\n{LISTED}",
+        ),
+        (["4", "yes"], "there is no run 4; 'treefold ps' lists them"),
+        (
             ["yes"],
-            "2 questions are open: say which one by its id, such as treefold answer 1-1 yes\n"
+            "2 questions are open: say which call is answered, such as treefold answer 1 yes\n"
             f"{LISTED}",
         ),
     ]:
@@ -236,7 +251,7 @@ def test_an_approval_is_given_changed_or_denied(
 ):
     drive("buy")
     asked(path)
-    assert act(path, "answer", "2-1", *answer) == (0, "question 2-1 is answered\n", "")
+    assert act(path, "answer", "2-1", *answer) == (0, "question 1.1 is answered\n", "")
     assert said in seen(path, 1, is_over).outputs
 
 
@@ -256,7 +271,7 @@ def test_an_answer_decides_a_call_in_doubt(
     driver.kill()
     drive()
     assert asked(path) == ["1-1"]
-    assert act(path, "answer", "1-1", answer)[:2] == (0, "question 1-1 is answered\n")
+    assert act(path, "answer", "1-1", answer)[:2] == (0, "question 1 is answered\n")
     assert seen(path, 1, lambda view: view.state is state).outputs == came
 
 
@@ -266,7 +281,7 @@ def test_an_answer_decides_a_call_in_doubt(
 def test_a_live_run_is_paused_and_resumed_and_cancelled(path: Path, drive: Drive):
     drive("walk")
     seen(path, 1, lambda view: len(view.children) > 1)
-    name = "walk (node 1)"
+    name = "walk (run 1)"
     paused = f"{name} is paused; 'treefold resume 1' resumes it\n"
     assert act(path, "pause", "last", "--reason", "look at this") == (0, paused, "")
     assert act(path, "pause", "last") == (0, paused, "")  # it is
@@ -283,15 +298,15 @@ def test_a_live_run_is_paused_and_resumed_and_cancelled(path: Path, drive: Drive
 def test_what_cannot_be_done_is_exit_code_2_and_says_why(path: Path, drive: Drive):
     drive("deploy")
     asked(path)
-    idle = "deploy (node 1) is not paused, nor is anything below it"
+    idle = "deploy (run 1) is not paused, nor is anything below it"
     assert act(path, "resume", "1") == (2, "", f"treefold resume: {idle}\n")
     act(path, "answer", "1-1", "yes")
     seen(path, 1, is_over)
     for do, done in [("pause", "paused"), ("cancel", "cancelled"), ("resume", "resumed")]:
-        over = f"deploy (node 1) has ended (success), and cannot be {done} any more"
+        over = f"deploy (run 1) has ended (success), and cannot be {done} any more"
         assert act(path, do, "1") == (2, "", f"treefold {do}: {over}\n")
         code, shown, told = act(path, do, "99")
-        assert (code, shown, "has no node 99" in told) == (2, "", True)
+        assert (code, shown, "there is no run 99" in told) == (2, "", True)
         code, shown, told = act(path, do)
         assert (code, shown, "Missing argument 'NODE'" in told) == (2, "", True)
         code, shown, told = act(path, do, "1", "--wait", "-1")
@@ -304,11 +319,11 @@ def test_while_nothing_runs_a_stop_is_left_for_the_next_program(path: Path, driv
     asked(path)
     driver.end()
     nobody = "no process drives run.db now:"
-    paused = f"{nobody} walk (node 1) is paused {LATER}"
-    gone = f"{nobody} deploy (node 2) is cancelled {LATER}"
+    paused = f"{nobody} walk (run 1) is paused {LATER}"
+    gone = f"{nobody} deploy (run 2) is cancelled {LATER}"
     assert act(path, "pause", "1") == (0, paused, "")
     assert act(path, "cancel", "2") == (0, gone, "")
-    assert act(path, "resume", "1") == (0, f"{nobody} walk (node 1) resumes {LATER}", "")
+    assert act(path, "resume", "1") == (0, f"{nobody} walk (run 1) resumes {LATER}", "")
     assert act(path, "pause", "1") == (0, paused, "")
     drive()
     assert seen(path, 2, is_over).state is NodeState.Canceled
@@ -319,7 +334,7 @@ def test_a_cancelled_run_resumes_as_a_fork(path: Path, drive: Drive):
     drive("deploy")
     asked(path)
     act(path, "cancel", "1")
-    assert act(path, "resume", "1") == (0, "deploy (node 1) resumes as node 2\n", "")
+    assert act(path, "resume", "1") == (0, "deploy (run 1) resumes as run 2\n", "")
     assert asked(path) == ["2-2"]  # the first was of the time before
 
 

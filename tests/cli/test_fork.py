@@ -43,7 +43,7 @@ def outputs(path: Path) -> list[object]:
 def test_the_process_that_drives_the_journal_forks(walked: Path, drive: Drive):
     drive()
     done = act(walked, "fork", "1", "--prompt", "Buy a bike.")
-    assert done == (0, "buy (node 1) was forked: the new run is node 6\n", "")
+    assert done == (0, "buy (run 1) was forked: the new one is run 3\n", "")
     act(walked, "answer", *asked(walked), "allow")
     assert seen(walked, 6, is_over).outputs == 'Buy a bike. It "paid 5".'
     done = act(walked, "fork", "1", "--at", "1")
@@ -58,8 +58,8 @@ def test_the_process_that_drives_the_journal_forks(walked: Path, drive: Drive):
 
 
 def test_while_nothing_runs_the_next_program_forks(walked: Path, drive: Drive):
-    done = act(walked, "fork", "3", "--args", '{"steps": 4}')
-    assert done == (0, f"no process drives run.db now: walk (node 3) is forked {LATER}", "")
+    done = act(walked, "fork", "2", "--args", '{"steps": 4}')
+    assert done == (0, f"no process drives run.db now: walk (run 2) is forked {LATER}", "")
     assert len(outputs(walked)) == 2
     drive()
     assert seen(walked, 6, is_over).outputs == 4
@@ -83,12 +83,12 @@ def test_it_is_done_here_with_functions_that_are_given(walked: Path):
         """✓ 3 buy() → 'Buy a bike. It "paid 5".'""",
         "└─ ✓ 3.1 pay(amount=5) → 'paid 5'",
     ]
-    assert act(walked, "fork", "3", *again, "--args", '{"steps": 3}')[:2] == (0, "3\n")
-    assert act(walked, "fork", "2", *again, "--result", "lost")[:2] == (
+    assert act(walked, "fork", "2", *again, "--args", '{"steps": 3}')[:2] == (0, "3\n")
+    assert act(walked, "fork", "1.1", *again, "--result", "lost")[:2] == (
         0,
         'Buy a boat. It "lost".\n',
     )
-    assert act(walked, "fork", "2", *again, "--args", '{"amount": 7}')[:2] == (
+    assert act(walked, "fork", "1.1", *again, "--args", '{"amount": 7}')[:2] == (
         0,
         'Buy a boat. It "paid 7".\n',
     )
@@ -113,19 +113,19 @@ def test_at_is_how_many_responses_are_kept(walked: Path, kept: list[str], calls:
 def test_what_cannot_be_forked_is_exit_code_2_and_nothing_is_left(walked: Path, drive: Drive):
     here = ["--with", ERRANDS]
     for args, said in [
-        (["3", "--prompt", "Run!"], "walk is code: it has no prompt and no model"),
-        (["3", "--prompt", "Run!", *here], "walk is code: it has no prompt and no model"),
+        (["2", "--prompt", "Run!"], "walk is code: it has no prompt and no model"),
+        (["2", "--prompt", "Run!", *here], "walk is code: it has no prompt and no model"),
         (["1", "--model", "nobody:knows", *here], UNKNOWN),
-        (["1", "--at", "9", *here], "node 1 has had 2 responses, and not 9"),
+        (["1", "--at", "9", *here], "it has had 2 responses, and not 9"),
         (["1", "--args", "5"], """--args takes a JSON object such as '{"name": "Ada"}', not '5'"""),
-        (["3", "--system", "x"], "walk is code: it has no prompt and no model"),
+        (["2", "--system", "x"], "walk is code: it has no prompt and no model"),
         (
             ["1", "--system", "@nowhere.txt"],
             "--system @nowhere.txt: the file cannot be read (No such file or directory);"
             " write @@ for a text that begins with @",
         ),
-        (["9"], f"{walked} has no node 9; it may have been deleted"),
-        (["9", *here], f"{walked} has no node 9; it may have been deleted"),
+        (["9"], "there is no run 9; 'treefold ps' lists them"),
+        (["9", *here], "there is no run 9; 'treefold ps' lists them"),
         (
             ["1", "--with", f"{ERRANDS}:walk"],
             "run 1 began with buy, and --with has walk, step",
@@ -141,7 +141,7 @@ def test_what_cannot_be_forked_is_exit_code_2_and_nothing_is_left(walked: Path, 
 
 
 def test_a_fork_that_fails_is_exit_code_1(walked: Path):
-    code, shown, told = act(walked, "fork", "3", "--with", ERRANDS, "--args", '{"steps": -1}')
+    code, shown, told = act(walked, "fork", "2", "--with", ERRANDS, "--args", '{"steps": -1}')
     assert (code, shown) == (1, "")
     assert "treefold fork: ValueError: nobody walks backwards\n" in told
 

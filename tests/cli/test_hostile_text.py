@@ -23,8 +23,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Journal:
 
 
 COMMANDS = [
-    ["ps"], ["tree", "1"], ["tree", "3"], ["stack", "1"], ["transcript", "1"], ["flame", "1"],
-    ["diff", "1", "3"], ["questions"],
+    ["ps"], ["tree", "1"], ["tree", "2"], ["stack", "1"], ["transcript", "1"], ["flame", "1"],
+    ["diff", "1", "2"], ["questions"],
 ]  # fmt: skip
 
 

@@ -41,18 +41,27 @@ def test_where_there_is_no_journal_it_says_how_to_name_one(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_call_is_named_by_id_path_key_or_as_the_last_run(journal: Path):
+def test_a_run_is_named_by_its_number_its_key_or_as_the_last_and_a_call_by_its_path(journal: Path):
     with attach(journal) as observer:
-        ids = {
-            text: node_id(observer, text) for text in ["4", "1.2", "nightly", "=nightly", "last"]
+        names = ["1", "3", "1.2", "nightly", "=nightly", "last", "node:4"]
+        ids = {text: node_id(observer, text) for text in names}
+        assert [tree.id for tree in observer.trees()] == [1, 7, 8]
+        assert ids == {
+            "1": 1,
+            "3": 8,
+            "1.2": 3,
+            "nightly": 1,
+            "=nightly": 1,
+            "last": 8,
+            "node:4": 4,
         }
-        assert ids == {"4": 4, "1.2": 3, "nightly": 1, "=nightly": 1, "last": 8}
-        assert {text: run_id(observer, text) for text in ["1", "nightly", "8"]} == {
+        assert {text: run_id(observer, text) for text in ["1", "nightly", "3", "node:8"]} == {
             "1": 1,
             "nightly": 1,
-            "8": 8,
+            "3": 8,
+            "node:8": 8,
         }
-        for text in ("4", "1.2.1"):
+        for text in ("node:4", "1.2.1"):
             with pytest.raises(InvalidValueError, match="is not a whole run: give 1"):
                 run_id(observer, text)
 
@@ -63,25 +72,31 @@ def test_a_key_that_looks_like_something_else_is_written_with_a_sign(tmp_path: P
         runtime.invoke(deploying, key="7")
         runtime.invoke(deploying, key="last")
         runtime.invoke(deploying, key="=odd")
+        runtime.invoke(deploying, key="odd")
+        runtime.invoke(deploying, key="node:1")
     with attach(path) as observer:
         assert node_id(observer, "=7") == 1
         assert node_id(observer, "=last") == 2
-        assert node_id(observer, "last") == 3
-        assert node_id(observer, "=odd") == 3
+        assert node_id(observer, "last") == 5
+        assert node_id(observer, "==odd") == 3
+        assert node_id(observer, "=odd") == node_id(observer, "odd") == 4
+        assert node_id(observer, "=node:1") == 5
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("99", "has no node 99"),
-        ("9" * 30, "there is no run '999"),
-        ("1.9", "there is no call 1.9; 'treefold tree' shows the paths of a run"),
-        ("9.1", "there is no call 9.1"),
+        ("99", "there is no run 99; 'treefold ps' lists them"),
+        ("8", "there is no run 8"),
+        ("node:99", "has no node:99"),
+        ("9" * 5000, "there is no run 999"),
+        ("1.9", "there is no call 1.9; 'treefold tree 1' shows the paths of the run"),
+        ("9.1", "there is no run 9"),
         (
             "weekly",
-            "there is no run 'weekly'; 'treefold ps' lists them. Give a node's id, its path",
+            "there is no run with the key 'weekly'; 'treefold ps' lists them. Give a run's number",
         ),
-        ("", "there is no run ''"),
+        ("", "there is no run with the key ''"),
     ],
 )
 def test_what_is_not_there_is_said_with_what_can_be_given(journal: Path, text: str, said: str):

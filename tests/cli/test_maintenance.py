@@ -15,8 +15,8 @@ from terminal import CTRL_C, CTRL_D, Terminal
 from treefold import attach
 from treefold.views import data
 
-GONE: Final = "report (node 1) was deleted; 'treefold vacuum' returns its space to the disk\n"
-ASKED: Final = "delete report (node 1)? It cannot be restored. [y/N] "
+GONE: Final = "report (run 1) was deleted; 'treefold vacuum' returns its space to the disk\n"
+ASKED: Final = "delete report (run 1)? It cannot be restored. [y/N] "
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ BEFORE: Final = [(1, "report", "nightly"), (7, "publish", ""), (8, "deploy", "")
 def test_an_exported_run_is_imported_into_a_new_journal(own: Path, file: Path):
     other = own.parent / "archive.db"
     done = act(own, "import", "--tree", file.name, "--store", other.name)
-    assert done == (0, "report is now node 1 of archive.db\n", "")
+    assert done == (0, "report is now run 1 of archive.db\n", "")
     assert other.stat().st_mode & 0o777 == 0o600
     assert runs(other) == BEFORE[:1]
     with attach(own) as here, attach(other) as there:
@@ -61,10 +61,10 @@ def test_an_exported_run_is_imported_into_a_new_journal(own: Path, file: Path):
 def test_beside_the_run_itself_it_has_ids_of_its_own_and_no_key(own: Path):
     assert runs(own) == BEFORE
     done = act(own, "import", "--tree", "run.jsonl")
-    said = "report is now node 9 of run.db; its key 'nightly' belongs to another run\n"
+    said = "report is now run 4 of run.db; its key 'nightly' belongs to another run\n"
     assert done == (0, said, "")
     assert runs(own) == [*BEFORE, (9, "report", "")]
-    assert act(own, "diff", "1", "9")[0] == 0
+    assert act(own, "diff", "1", "4")[0] == 0
 
 
 def test_what_is_exported_into_a_pipe_is_read_from_it(own: Path):
@@ -77,7 +77,7 @@ def test_what_is_exported_into_a_pipe_is_read_from_it(own: Path):
         text=True,
         timeout=PATIENCE,
     )
-    said = "report is now node 1 of other.db\n"
+    said = "report is now run 1 of other.db\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 
 
@@ -91,10 +91,10 @@ def test_a_fork_comes_with_the_run_that_it_is_based_on(path: Path, drive: Drive)
     code, shown, told = act(path, "import", "--tree", "fork.jsonl", "--store", "other.db")
     assert (code, shown) == (
         0,
-        "deploy is now node 1 of other.db\ndeploy is now node 2 of other.db\n",
+        "deploy is now run 1 of other.db\ndeploy is now run 2 of other.db\n",
     )
     assert told == (
-        "deploy (node 2) has not ended, and stays as it is in other.db until 'treefold resume 2'"
+        "deploy (run 2) has not ended, and stays as it is in other.db until 'treefold resume 2'"
         " lets it run; the run that it is a copy of continues in its own journal\n"
     )
 
@@ -137,12 +137,12 @@ def test_a_run_is_deleted_and_its_key_is_free_again(own: Path, file: Path):
     assert runs(own) == BEFORE[1:]
     assert act(own, "tree", "1")[0] == 2
     done = act(own, "import", "--tree", file.name)
-    assert done == (0, "report is now node 9 of run.db\n", "")
+    assert done == (0, "report is now run 4 of run.db\n", "")
     assert runs(own)[-1] == (9, "report", "nightly")
 
 
 def test_without_a_terminal_yes_is_required(own: Path):
-    said = "cannot ask whether to delete report (node 1): no terminal. Give --yes"
+    said = "cannot ask whether to delete report (run 1): no terminal. Give --yes"
     assert act(own, "delete", "1") == (2, "", f"treefold delete: {said}\n")
     line = f"{sys.executable} -m treefold delete 1 <&-"
     done = subprocess.run(
@@ -192,7 +192,7 @@ async def test_an_interrupt_is_no_consent(own: Path):
 async def test_the_user_is_not_asked_about_what_cannot_be_deleted(own: Path):
     args = ["-m", "treefold", "delete", "last", "--store", str(own)]
     async with Terminal(*args, env={}) as terminal:
-        await terminal.see("treefold delete: tree 8 has not ended; cancel it first")
+        await terminal.see("treefold delete: run 3 has not ended; cancel it first")
         assert await terminal.exit_code() == 2
         assert "[y/N]" not in terminal.shown
 
@@ -206,15 +206,15 @@ def test_unfinished_runs_and_runs_with_a_fork_stay(path: Path, drive: Drive):
     driver.end()
     kept = runs(path)
     for run, said in [
-        ("2", "tree 2 has not ended; cancel it first"),
-        ("1", "tree 1 was forked; delete the fork first, which shares its calls"),
+        ("2", "run 2 has not ended; cancel it first"),
+        ("1", "run 1 was forked; delete run 2 first, which shares its calls"),
     ]:
         assert act(path, "delete", run, "--yes") == (2, "", f"treefold delete: {said}\n")
     assert runs(path) == kept
 
 
 def test_only_whole_runs_that_are_there_are_deleted(own: Path):
-    part = "call 1.3 (node 6) is not a whole run: give 1, the run that it is in"
+    part = "call 1.3 is not a whole run: give 1"
     assert act(own, "delete", "1.3", "--yes") == (2, "", f"treefold delete: {part}\n")
     for args in ["99"], ["weekly"], []:
         code, shown, told = act(own, "delete", *args, "--yes")

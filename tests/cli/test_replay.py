@@ -45,18 +45,16 @@ def test_what_goes_as_it_went_is_exit_code_0(journal: Path):
 def test_a_call_in_a_run_is_not_replayed_but_the_run_is_named(journal: Path):
     done = treefold("replay", "1.1", "--with", ERRANDS, cwd=journal.parent)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "treefold replay: call 1.1 (node 2) is not a whole run: give 1, the run that it is in\n"
-    )
+    assert done.stderr == ("treefold replay: call 1.1 is not a whole run: give 1\n")
 
 
 def test_the_first_thing_that_differs_is_shown_as_a_diff(journal: Path, changed: str):
     done = treefold("replay", "boat", "--with", f"{changed}:buy", cwd=journal.parent)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (
-        "a request that differs: buy (path 1)\n"
-        "--- recorded: buy (path 1)\n"
-        "+++ now: buy (path 1)\n"
+        "a request that differs: buy (run 1)\n"
+        "--- recorded: buy (run 1)\n"
+        "+++ now: buy (run 1)\n"
         "@@ -1 +1 @@\n"
         "-Buy a boat.\n"
         "+Get\\x1b a boat.\n"
@@ -71,7 +69,7 @@ def test_json_says_what_and_where(journal: Path, changed: str):
         {"same": True, "calls": 2, "divergence": None},
     )
     other = treefold("replay", "boat", "--with", changed, *args)
-    diff = "--- recorded: buy (path 1)\n+++ now: buy (path 1)\n@@ -1 +1 @@\n"
+    diff = "--- recorded: buy (run 1)\n+++ now: buy (run 1)\n@@ -1 +1 @@\n"
     assert (other.returncode, json.loads(other.stdout)) == (
         1,
         {
@@ -101,7 +99,7 @@ def test_a_tree_that_was_exported_is_replayed_as_well(journal: Path, changed: st
 def test_what_cannot_be_replayed_is_exit_code_2(journal: Path, tmp_path: Path):
     nowhere = str(tmp_path / "nothing.db")
     for args, words in [
-        (["9", "--with", ERRANDS], "has no node 9"),
+        (["9", "--with", ERRANDS], "there is no run 9"),
         (["boat", "--with", f"{ERRANDS}:walk"], "is a call of buy, which is not among"),
         (["boat", "--with", "nothing.py"], "there is no file nothing.py"),
         (["--with", ERRANDS, "--store", nowhere], "nothing.db: it cannot be read"),

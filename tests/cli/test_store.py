@@ -57,13 +57,13 @@ def test_a_run_goes_from_one_journal_to_another(url: str, tmp_path: Path):
     copy = tmp_path / "copy.jsonl"
     command(url, "export", "nightly", "--tree", str(copy))
     out = command(str(tmp_path / "run.db"), "import", "--tree", str(copy))
-    assert out == f"add is now node 1 of {tmp_path}/run.db\n"
+    assert out == f"add is now run 1 of {tmp_path}/run.db\n"
     out = command(url, "import", "--tree", str(copy))
     server = urlsplit(url)
     place = f"postgresql://{server.hostname}:{server.port}{server.path}"
-    assert out == f"add is now node 2 of {place}; its key 'nightly' belongs to another run\n"
+    assert out == f"add is now run 2 of {place}; its key 'nightly' belongs to another run\n"
     assert [row["id"] for row in json.loads(command(url, "ps", "--json"))] == [1, 2]
-    assert command(url, "delete", "1", "--yes").startswith("add (node 1) was deleted")
+    assert command(url, "delete", "1", "--yes").startswith("add (run 1) was deleted")
     assert [row["id"] for row in json.loads(command(url, "ps", "--json"))] == [2]
     assert command(url, "vacuum") == "the server uses the space again\n"
 
@@ -74,8 +74,8 @@ def test_an_open_run_that_is_imported_is_not_owed(url: str, tmp_path: Path):
     here.append([called(1, key="=open"), called(2, tree=1, parent=1), asks("2-1", 2, tree=1)])
     export_tree(here, 1, tmp_path / "open.jsonl")
     done = treefold("import", "--tree", str(tmp_path / "open.jsonl"), "--store", url)
-    assert (done.code, done.out.partition(" of ")[0]) == (0, "f is now node 2")
-    assert "f (node 2) has not ended, and stays as it is" in done.err
+    assert (done.code, done.out.partition(" of ")[0]) == (0, "f is now run 2")
+    assert "f (run 2) has not ended, and stays as it is" in done.err
     with PostgresStore(url) as store:
         assert store.owed(9) == []
         assert [question.id for question in store.questions()] == ["3-1"]

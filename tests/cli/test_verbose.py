@@ -45,11 +45,11 @@ def logged(stderr: str) -> list[str]:
 
 
 def test_runs_are_logged_with_v_before_or_after_the_command_and_not_without(job: str):
-    ended = "count (node 1, path 1) ended: success, T s"
+    ended = "count (run 1) ended: success, T s"
     for args, lines in (
         (["run", job], []),
-        (["run", "-v", job], ["count (node 1, path 1) started", ended]),
-        (["-v", "run", job], ["count (node 1, path 1) started", ended]),
+        (["run", "-v", job], ["count (run 1) started", ended]),
+        (["-v", "run", job], ["count (run 1) started", ended]),
     ):
         done = treefold(*args)
         assert logged(done.err) == lines
@@ -65,6 +65,6 @@ async def test_the_log_is_printed_above_the_live_tree_and_never_into_a_prompt(jo
         assert await terminal.exit_code() == 0
         shown = terminal.screen
     log = logged("\n".join(shown))
-    assert log[0] == "both (node 1, path 1) started"
-    assert log.count("count (node 3, path 1.2) started") == 1
-    assert log[-1].startswith("both (node 1, path 1) ended: success")
+    assert log[0] == "both (run 1) started"
+    assert log.count("count (call 1.2) started") == 1
+    assert log[-1].startswith("both (run 1) ended: success")

@@ -88,15 +88,15 @@ def test_ps_lists_the_runs_newest_last(look: Look):
     head, *lines = (re.split(r"\s{2,}", line) for line in shown.splitlines())
     assert status == 0
     assert head == [
-        "ID", "PATH", "FUNCTION", "STATE", "STARTED", "ELAPSED", "QUESTIONS", "KEY",
+        "RUN", "FUNCTION", "STATE", "STARTED", "ELAPSED", "QUESTIONS", "KEY",
     ]  # fmt: skip
-    assert [line[:4] for line in lines] == [
-        ["1", "1", "report", "success"],
-        ["7", "2", "publish", "error"],
-        ["8", "3", "deploy", "parked"],
+    assert [line[:3] for line in lines] == [
+        ["1", "report", "success"],
+        ["2", "publish", "error"],
+        ["3", "deploy", "parked"],
     ]
     assert (lines[0][-1], lines[2][-1]) == ("nightly", "1")
-    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", line[4]) for line in lines)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", line[3]) for line in lines)
 
 
 def test_ps_gives_programs_what_the_viewer_gets(look: Look, journal: Path):
@@ -116,9 +116,9 @@ def test_tree_shows_a_run_and_whatever_is_below_it(look: Look):
     assert timeless(look("tree", "nightly")) == [
         "✓ 1 report(texts=['The sea rises.', 'The sea falls.']) → ['rises', 'falls']"
         "  60 tokens $0.0600",
-        "├─ ✓ 1.1 ∥1 summarise(text='The sea rises.') → 'rises'  30 tokens $0.0300",
+        "├─ ✓ 1.1 ∥1/2 summarise(text='The sea rises.') → 'rises'  30 tokens $0.0300",
         "│  └─ ✓ 1.1.1 count(text='rises and rises') → 3",
-        "├─ ✓ 1.2 ∥1 summarise(text='The sea falls.') → 'falls'  30 tokens $0.0300",
+        "├─ ✓ 1.2 ∥2/2 summarise(text='The sea falls.') → 'falls'  30 tokens $0.0300",
         "│  └─ ✓ 1.2.1 count(text='falls and falls') → 3",
         "└─ ✗ 1.3 publish(title='rises') → PermissionError: nobody may publish 'rises'",
     ]
@@ -155,11 +155,10 @@ def test_stack_shows_the_calls_that_lead_to_one(look: Look):
     assert status == 0
     assert re.sub(r"node [45]", "node N", shown).splitlines() == [
         "Agent traceback (most recent call last):",
-        "  report (code, node 1, path 1) texts=['The sea rises.', 'The sea falls.']"
-        " | 60 tokens, $0.0600",
-        "  summarise (agent, node 2, path 1.1) text='The sea rises.'"
+        "  report (code, run 1) texts=['The sea rises.', 'The sea falls.'] | 60 tokens, $0.0600",
+        "  summarise (agent, call 1.1) text='The sea rises.'"
         " | scripted, response 2, part 6, 30 tokens, $0.0300",
-        "  count (code, node N, path 1.1.1) text='rises and rises'",
+        "  count (code, call 1.1.1) text='rises and rises'",
     ]
 
 
@@ -170,12 +169,12 @@ def test_a_run_that_is_live_in_another_process_is_seen(look: Look, live: Path):
     assert [row["state"] for row in as_data(look("tree", "--json", *store))] == ["running"] * 2
     assert look("stack", *store)[1].splitlines() == [
         "Agent traceback (most recent call last):",
-        "  job (code, node 1, path 1)",
-        "  wait (code, node 2, path 1.1) minutes=5",
+        "  job (code, run 1)",
+        "  wait (code, call 1.1) minutes=5",
     ]
     frames = as_data(look("stack", "--json", *store))
     assert [frame["path"] for frame in frames] == ["1", "1.1"]
-    assert look("ps", *store)[1].splitlines()[1].startswith("1   1     job       running  ")
+    assert look("ps", *store)[1].splitlines()[1].startswith("1    job       running  ")
 
 
 def test_calls_that_run_at_the_same_time_have_a_stack_each(look: Look, tmp_path: Path):
@@ -207,13 +206,13 @@ def test_calls_that_run_at_the_same_time_have_a_stack_each(look: Look, tmp_path:
     shown = shown.replace(" | interrupted", "")
     assert re.sub(r"node \d", "node N", shown).splitlines() == [
         "Agent traceback (most recent call last):",
-        "  both (code, node N, path 1)",
-        "  inquire (code, node N, path 1.1) what='Where?'",
-        "  ask (code, node N, path 1.1.1) what='Where?'",
+        "  both (code, run 1)",
+        "  inquire (code, call 1.1) what='Where?'",
+        "  ask (code, call 1.1.1) what='Where?'",
         "",
         "Agent traceback (most recent call last):",
-        "  both (code, node N, path 1)",
-        "  ask (code, node N, path 1.2) what='When?'",
+        "  both (code, run 1)",
+        "  ask (code, call 1.2) what='When?'",
     ]
     paths = [frame["path"] for frame in as_data(look("stack", "--json", *store))]
     assert paths == ["1", "1.1", "1.1.1", "1.2"]
@@ -238,8 +237,6 @@ def test_unfinished_runs_are_reported_if_no_process_drives_them(
 
 
 def test_transcript_shows_a_conversation_with_thinking_folded(look: Look, journal: Path):
-    with attach(journal) as observer:
-        node = observer.get_view(2).children[0].id
     status, shown = look("transcript", "1.1")
     assert status == 0
     assert shown.splitlines() == [
@@ -248,8 +245,8 @@ def test_transcript_shows_a_conversation_with_thinking_folded(look: Look, journa
         "── thinking: Count first,\\nthen say rises.  (28 characters; see --thinking)",
         "── model",
         "I count.",
-        f"── call count(text='rises and rises')  node {node}",
-        f"── result of count  node {node}",
+        "── call count(text='rises and rises')  1.1.1",
+        "── result of count  1.1.1",
         "3",
         "── model",
         "rises",
@@ -267,11 +264,11 @@ def test_transcript_shows_a_conversation_with_thinking_folded(look: Look, journa
 def test_transcript_of_code_names_the_agents_below_it(look: Look):
     assert look("transcript", "1") == (
         0,
-        "report (node 1) has had no conversation with a model; these calls below it have:"
+        "report (run 1) has had no conversation with a model; these calls below it have:"
         " 1.1, 1.2\n",
     )
-    assert look("transcript", "8") == (0, "deploy (node 8) has had no conversation with a model\n")
-    assert as_data(look("transcript", "8", "--json")) == []
+    assert look("transcript", "3") == (0, "deploy (run 3) has had no conversation with a model\n")
+    assert as_data(look("transcript", "3", "--json")) == []
 
 
 def test_flame_draws_bars_for_money_and_tokens(look: Look):
@@ -316,10 +313,10 @@ def test_diff_shows_what_is_different_and_says_so_by_its_exit_code(look: Look):
         "2 calls differ, 0 are the same\n",
     )
     assert look("diff", "1", "nightly") == (0, "0 calls differ, 6 are the same\n")
-    status, shown = look("diff", "1.3", "7")
+    status, shown = look("diff", "1.3", "2")
     assert (status, shown.splitlines()[0]) == (1, "~ 1.3 publish / 2: inputs, error")
     assert shown.splitlines()[-1] == "1 call differs, 0 are the same"
-    status, shown = look("diff", "7", "1")
+    status, shown = look("diff", "2", "1")
     functions = ["  - function: publish", "  + function: report"]
     assert (status, shown.splitlines()[1:3]) == (1, functions)
     assert shown.splitlines()[-1] == "6 calls differ, 0 are the same"
@@ -382,8 +379,8 @@ def test_what_is_not_there_is_exit_code_2_and_one_sentence(
         (["ps", "--store", str(tmp_path)], str(tmp_path)),
         (["tree", "--store", str(tmp_path / "text.db")], "text.db"),
         (["ps", "--store", str(tmp_path / "empty.db")], "empty.db: it is empty; give --store"),
-        (["tree", "99", "--store", str(journal)], "has no node 99"),
-        (["diff", "1", "x", "--store", str(journal)], "there is no run 'x'"),
+        (["tree", "99", "--store", str(journal)], "there is no run 99"),
+        (["diff", "1", "x", "--store", str(journal)], "there is no run with the key 'x'"),
     ]:
         assert main(args) == 2
         shown = capsys.readouterr()

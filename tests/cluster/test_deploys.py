@@ -79,7 +79,7 @@ def test_a_deadline_holds_on_the_worker_that_takes_a_tree_over(any_workers: Work
     assert failure is not None
     assert (failure.type, failure.message) == (
         CallTimeoutError.__name__,
-        "wait (path 1): it took longer than 1.0 s",
+        "wait (run 1): it took longer than 1.0 s",
     )
 
 
@@ -94,5 +94,5 @@ def test_the_timeout_of_a_remote_call_travels_with_it(any_workers: Workers):
     near = any_workers(calling)
     any_workers(calling, worker=replace(QUICK, queues={"far"}))
     node = near.invoke(calling)
-    with pytest.raises(CallTimeoutError, match="wait .path 1.1.: it took longer than 0.5 s"):
+    with pytest.raises(CallTimeoutError, match="wait .call 1.1.: it took longer than 0.5 s"):
         node.result(PATIENCE)

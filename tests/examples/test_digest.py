@@ -159,7 +159,7 @@ async def test_a_run_that_is_killed_half_way_goes_on_and_asks_for_no_answer_twic
         async with asyncio.timeout(60):
             printed, shown = await again.communicate()
     assert again.returncode == 0, shown
-    assert f"(node 1): {len(before)} of its calls are done," in shown.decode()
+    assert f"(run 1): {len(before)} of its calls are done," in shown.decode()
     assert "==> resuming this run" in shown.decode()
     assert "  Rope  Rope is made of hemp.\n" in printed.decode()
     after = {call.id: call for call in calls_in(store)}

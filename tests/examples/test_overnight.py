@@ -85,7 +85,7 @@ async def test_nothing_is_sent_if_the_person_says_no(tmp_path: Path):
 async def test_what_is_no_answer_is_exit_code_1_and_the_question_stays(tmp_path: Path):
     await start(tmp_path)
     assert await start(tmp_path, "--answer", "perhaps") == Run(
-        1, "", "overnight: 'perhaps' does not answer question 1-1: 'yes', 'no'\n"
+        1, "", "overnight: 'perhaps' does not answer the question: 'yes', 'no'\n"
     )
     assert (await start(tmp_path)).printed.endswith(f"{LISTED} [yes, no]\n")
 

@@ -78,7 +78,7 @@ def test_who_answers_something_else_is_asked_again(
 ):
     types(monkeypatch, "perhaps\nallow\n")
     review(FOLDER, script())
-    assert "'perhaps' does not answer question" in capsys.readouterr().out
+    assert "'perhaps' does not answer the question" in capsys.readouterr().out
 
 
 def test_with_yes_nobody_is_asked(monkeypatch: pytest.MonkeyPatch):

@@ -84,7 +84,7 @@ def test_a_call_whose_deadline_passes_while_no_process_runs_ends_at_once(
         [node] = runtime.recover()
         error = failure(node)
     assert isinstance(error, CallTimeoutError)
-    assert str(error) == f"sleep (path 1): it took longer than {SHORT} s"
+    assert str(error) == f"sleep (run 1): it took longer than {SHORT} s"
     assert world.done("sleep") == 1  # its code did not run again
     [started] = events(world, node, CallStarted)
     assert started.deadline == started.at + SHORT
@@ -134,7 +134,7 @@ def test_the_deadline_of_a_child_call_is_the_recorded_one(world: World, now: flo
     with world.runtime(calling(world, now)) as runtime:
         [again] = runtime.recover()
         # It is not in doubt: its caller is told that it took too long, as if it had run on.
-        assert result(again) == f"given up: sleep (path 1.1): it took longer than {SHORT} s"
+        assert result(again) == f"given up: sleep (call 1.1): it took longer than {SHORT} s"
     assert world.done("sleep") == 1
 
 

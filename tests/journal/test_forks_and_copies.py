@@ -349,7 +349,7 @@ def test_a_parked_fork_that_has_lost_its_source_is_left_out(tmp_path: Path) -> N
         assert [node.id for node in runtime.recover()] == [other.id]
         assert [node.id for node in runtime.list_toplevel()] == [other.id]
         lost, asked = runtime.questions()
-        with pytest.raises(StoreError, match="has no tree 1"):
+        with pytest.raises(StoreError, match="has no run 1"):
             runtime.answer(lost.id, "Go on.")
         runtime.answer(asked.id, "Go on.")
         assert runtime.recover()[0].result(PATIENCE) == "Go on."

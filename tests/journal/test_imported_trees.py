@@ -141,7 +141,7 @@ def test_a_running_program_is_told_to_let_it_run(here: World, file: Path):
     tree = import_into(here, file)
     with here.runtime(deploy_of(here)) as runtime:
         done = treefold("resume", str(tree), "--store", str(here.file))
-        assert (done.returncode, done.stdout) == (0, "deploy (node 1) resumes\n")
+        assert (done.returncode, done.stdout) == (0, "deploy (run 1) resumes\n")
         wait(lambda: runtime.get_view(tree).state.final)
     assert here.done("step") == 1
 

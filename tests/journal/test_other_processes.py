@@ -319,7 +319,7 @@ def test_a_watch_gives_up_after_its_time_and_when_the_observer_is_closed(path: P
     question(observer, "Which colour?")
     driver.kill()
     seen = observer.watch(id).result()
-    with pytest.raises(TimeoutError, match="nothing happened to node 1 in 0.1 s"):
+    with pytest.raises(TimeoutError, match="nothing happened to node:1 in 0.1 s"):
         observer.watch(id, seen.update_seqnum, timeout=0.1).result()
     caught: list[BaseException] = []
 
@@ -370,16 +370,16 @@ def test_what_is_not_there_or_has_ended_is_refused_in_words(path: Path, drive: D
             with pytest.raises(UnknownNodeError, match="run.db has no node"):
                 observer.watch(no_id)  # pyright: ignore[reportArgumentType]
         for act, what in (observer.cancel, "cancelled"), (observer.pause, "paused"):
-            words = rf"report \(node {done.id}\) has ended \(success\), and cannot be {what} any"
+            words = rf"report \(call 1.1\) has ended \(success\), and cannot be {what} any"
             with pytest.raises(UsageError, match=words):
                 act(done.id)
         with pytest.raises(UsageError, match="has ended .*, and cannot be resumed any more"):
             observer.resume(done.id)
-        with pytest.raises(UsageError, match=r"twice \(node 1\) is not paused, nor is anything"):
+        with pytest.raises(UsageError, match=r"twice \(run 1\) is not paused, nor is anything"):
             observer.resume(id)
         observer.cancel(id)
         ended(observer, id)
-        with pytest.raises(UsageError, match=rf"\(node {waits.id}\) has ended; resume node {id}"):
+        with pytest.raises(UsageError, match=r"\(call 1\.\d+\) has ended; resume run 1"):
             observer.resume(waits.id)
         with pytest.raises(InvalidValueError, match="a reason is some text, not 7"):
             observer.cancel(id, 7)  # pyright: ignore[reportArgumentType]

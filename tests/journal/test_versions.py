@@ -178,7 +178,7 @@ def test_changed_code_of_an_open_call_is_adopted_with_a_notice(
         # The step has ended, so that its code does not matter any more.
         text = f"work {NOTICE} (its code): it continues with the new version"
         assert notices(runtime.get_view(id)) == {"work": (text,)}
-    assert logged(caplog) == [f"work (node {id}, path 1): {text}"]
+    assert logged(caplog) == [f"work (run 1): {text}"]
 
 
 def test_a_changed_function_below_is_noticed_on_its_call(path: Path):
@@ -353,7 +353,7 @@ def test_a_pinned_tree_stays_as_it_is_until_its_version_is_back(
     assert states(path, id) == before
     [line] = logged(caplog)
     assert line == (
-        f"run 1 is held back: sign {NOTICE} (its code), in node {id + 2}, and on_new_code is 'pin'"
+        f"run 1 is held back: sign {NOTICE} (its code), in call 1.2, and on_new_code is 'pin'"
     )
     with Runtime([tree()], store=path, on_new_code="pin") as runtime:
         assert finish(runtime) == ["step 1", "signed: yes"]

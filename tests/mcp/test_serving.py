@@ -194,7 +194,7 @@ def test_a_question_is_put_to_the_client_or_the_call_fails(meeting: Meeting):
     if (meeting.mode, meeting.able) == ("legacy", "able"):
         (first, shown), (second, _) = meeting.told["asked"]
         assert (first, shown) == ("Which colour?", form)
-        assert second.startswith("Which colour?\n('green' does not answer question ")
+        assert second.startswith("Which colour?\n('green' does not answer the question")
         told = ["it is blue", {"result": "it is blue"}, False]
         assert meeting.told["colour"] == told
     else:

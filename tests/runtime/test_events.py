@@ -246,7 +246,7 @@ async def test_a_reader_that_waits_too_long_or_is_cancelled_leaves_nothing_behin
 
         node = runtime.invoke(held)
         stream = runtime.events(node, timeout=0.01)
-        with pytest.raises(TimeoutError, match="nothing happened to node 1 in 0.01 s"):
+        with pytest.raises(TimeoutError, match="nothing happened to node:1 in 0.01 s"):
             [event async for event in stream]
 
         async def follow() -> None:

@@ -178,7 +178,7 @@ async def test_a_parent_that_fails_takes_its_children_with_it():
     (child,) = node.get_children()
     assert isinstance(child, Node)
     assert child.state is NodeState.Canceled
-    assert str(child.exception) == "forever (path 1.1) was cancelled: parent ended without it"
+    assert str(child.exception) == "forever (call 1.1) was cancelled: parent ended without it"
 
 
 async def test_a_parent_that_fails_at_once_ends_the_children_that_had_not_begun():
@@ -217,9 +217,9 @@ async def test_cancel_goes_down_the_subtree_with_its_reason():
 
     assert caught.value.reason == "no longer needed"
     assert [(n.state.value, str(n.exception)) for n in runtime.get_subtree(node.id)] == [
-        ("canceled", "top (path 1) was cancelled: no longer needed"),
-        ("canceled", "middle (path 1.1) was cancelled: top was cancelled: no longer needed"),
-        ("canceled", "leaf (path 1.1.1) was cancelled: middle was cancelled: no longer needed"),
+        ("canceled", "top (run 1) was cancelled: no longer needed"),
+        ("canceled", "middle (call 1.1) was cancelled: top was cancelled: no longer needed"),
+        ("canceled", "leaf (call 1.1.1) was cancelled: middle was cancelled: no longer needed"),
     ]
 
 
@@ -273,7 +273,7 @@ async def test_cancelling_twice_or_after_the_end_does_no_harm():
 async def test_a_call_past_its_time_is_an_error_that_says_so():
     async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(forever, timeout=0.01)
-        with pytest.raises(CallTimeoutError, match="forever .path 1.: it took longer than 0.01 s"):
+        with pytest.raises(CallTimeoutError, match="forever .run 1.: it took longer than 0.01 s"):
             await node
     assert node.state is NodeState.Error
     assert isinstance(node.exception, TimeoutError)
@@ -329,7 +329,7 @@ async def test_a_call_that_has_ended_can_make_no_more_calls():
 
     async with Runtime() as runtime:
         await runtime.invoke(leak)
-        with pytest.raises(ClosedError, match="leak .path 1. has ended"):
+        with pytest.raises(ClosedError, match="leak .run 1. has ended"):
             kept[0].invoke(double, {"n": 1})
 
 
@@ -458,7 +458,7 @@ async def test_a_call_cannot_wait_for_itself():
         await ctx.node
 
     async with Runtime() as runtime, asyncio.timeout(60):
-        with pytest.raises(UsageError, match="vain .path 1. cannot wait for itself"):
+        with pytest.raises(UsageError, match="vain .run 1. cannot wait for itself"):
             await runtime.invoke(vain)
 
 

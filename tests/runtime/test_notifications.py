@@ -79,7 +79,7 @@ def test_a_webhook_is_told_when_the_question_is_durable_and_the_next_process_doe
         [data] = received
         assert data["question"] | {"text": "Deploy?", "to": "team", "id": "1-1"} == data["question"]
         assert (data["run"], data["path"], data["function"]) == (1, "1", "ask")
-        assert data["command"] == f"treefold answer 1-1 TEXT --store {path}"
+        assert data["command"] == f"treefold answer 1 TEXT --store {path}"
         with Runtime([ASK], store=path, notify=url) as runtime:
             runtime.invoke(ASK, {"to": "boss"})
         assert [data["question"]["id"] for data in received] == ["1-1", "2-1"]
@@ -107,7 +107,7 @@ def test_a_webhook_that_fails_is_tried_again_and_disturbs_no_run(
             wait(lambda: len(received) == 3)
         with Runtime([ASK], store=tmp_path / "run.db", notify=url) as runtime:
             runtime.invoke(ASK, {"to": "nobody"})
-            wait(lambda: "nobody could be told of question 2-1" in caplog.text)
+            wait(lambda: "nobody could be told that run 2 asks" in caplog.text)
         assert [data["question"]["id"] for data in received] == ["1-1"] * 3 + ["2-1"] * 3
 
 

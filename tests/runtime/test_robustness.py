@@ -731,7 +731,7 @@ async def test_code_that_stops_waiting_and_cancels_lets_the_call_clean_up():
             async with asyncio.timeout(0):
                 await wait_and_cancel()
     assert cleaned == ["work"]
-    assert str(node.exception) == "work (path 1) was cancelled: no time"
+    assert str(node.exception) == "work (run 1) was cancelled: no time"
 
 
 async def test_waiting_for_a_call_of_a_loop_that_was_closed_can_be_cancelled():
@@ -785,7 +785,7 @@ async def test_a_cancel_while_a_parent_waits_for_its_children_reaches_them():
         assert await node == "value"
     (child,) = node.get_children()
     assert isinstance(child, Node)
-    assert str(child.exception) == "forever (path 1.1) was cancelled: parent was cancelled: enough"
+    assert str(child.exception) == "forever (call 1.1) was cancelled: parent was cancelled: enough"
 
 
 async def test_the_first_cancel_of_a_parent_that_failed_does_not_disturb_its_children():
@@ -846,7 +846,7 @@ async def test_nothing_can_be_sent_after_the_end():
     async with Runtime() as runtime:
         node = runtime.invoke(leak)
         await node
-        with pytest.raises(ClosedError, match="leak .path 1. has ended; it sends no more"):
+        with pytest.raises(ClosedError, match="leak .run 1. has ended; it sends no more"):
             await contexts[0].send("late")
         assert runtime.get_view(node.id).values == ()
 

@@ -71,15 +71,13 @@ def test_runs_are_logged_at_info_without_their_arguments(
             if view.started_at is not None:
                 node.cancel("enough")
     count_ended, *rest = said()[1:]
-    assert said()[0] == "I count (node 1, path 1) started"
-    assert re.fullmatch(
-        r"I count \(node 1, path 1\) ended: success, T s(, [\d,]+ tokens, .*)?", count_ended
-    )
+    assert said()[0] == "I count (run 1) started"
+    assert re.fullmatch(r"I count \(run 1\) ended: success, T s(, [\d,]+ tokens, .*)?", count_ended)
     assert rest == [
-        "I boom (node 3, path 2) started",
-        "I boom (node 3, path 2) ended: error, ZeroDivisionError: oops, T s",
-        "I forever (node 4, path 3) started",
-        "I forever (node 4, path 3) ended: canceled, CancellationException: forever (path 3) was"
+        "I boom (run 2) started",
+        "I boom (run 2) ended: error, ZeroDivisionError: oops, T s",
+        "I forever (run 3) started",
+        "I forever (run 3) ended: canceled, CancellationException: forever (run 3) was"
         " cancelled: enough, T s",
     ]
 
@@ -91,14 +89,14 @@ def test_calls_and_requests_are_logged_at_debug(said: Said, caplog: pytest.LogCa
         runtime.invoke(count, {"word": "\x1b[2Jone\nline"}).result()
     lines = [line for line in said() if line.startswith("D ")]
     assert [line.partition(": ")[0] for line in lines] == [
-        f"D count (node 1, path 1) sends a request to {model.name}",
-        "D count (node 1, path 1) received a response",
-        "D double (node 2, path 1.1) started",
-        "D double (node 2, path 1.1) ended",
-        f"D count (node 1, path 1) sends a request to {model.name}",
-        "D count (node 1, path 1) received a response",
+        f"D count (run 1) sends a request to {model.name}",
+        "D count (run 1) received a response",
+        "D double (call 1.1) started",
+        "D double (call 1.1) ended",
+        f"D count (run 1) sends a request to {model.name}",
+        "D count (run 1) received a response",
     ]
-    assert said()[0] == r"I count (node 1, path 1) started: word='\x1b[2Jone\nline'"
+    assert said()[0] == r"I count (run 1) started: word='\x1b[2Jone\nline'"
 
 
 def test_a_question_that_the_program_does_not_read_is_a_warning_with_the_way_to_answer(
@@ -109,10 +107,10 @@ def test_a_question_that_the_program_does_not_read_is_a_warning_with_the_way_to_
     for store, how in (
         (None, "runtime.answer('1-1', TEXT)"),
         (MemoryStore(), "runtime.answer('1-1', TEXT)"),
-        (path, f"treefold answer 1-1 TEXT --store '{path}'"),
+        (path, f"treefold answer 1 TEXT --store '{path}'"),
     ):
         expected.append(
-            "W ask (node 1, path 1) waits for a person (human):"
+            "W ask (run 1) waits for a person (human):"
             f' "\\x1b[31mDeploy \\u202enow?" [yes / no]; answer with: {how}'
         )
         with Runtime([asks], store=store) as runtime:
@@ -131,9 +129,7 @@ def test_a_question_in_run_sync_is_one_that_nobody_can_answer(said: Said):
             asking.cancel()
 
     CodeFunction(callable=ask_in_vain, name="ask").run_sync()
-    assert said() == [
-        "W ask (node 1, path 1) asks 'Deploy?', and nobody can answer it: use it in a Runtime"
-    ]
+    assert said() == ["W ask (run 1) asks 'Deploy?', and nobody can answer it: use it in a Runtime"]
 
 
 def test_a_question_is_no_warning_once_the_program_reads_them(
@@ -148,10 +144,10 @@ def test_a_question_is_no_warning_once_the_program_reads_them(
             node.result()
             caplog.set_level(logging.INFO, "treefold")
     assert said()[1:] == [
-        'I ask (node 2, path 2) waits for a person (human): "Deploy?" [yes / no]; answer with:'
+        'I ask (run 2) waits for a person (human): "Deploy?" [yes / no]; answer with:'
         " runtime.answer('2-1', TEXT)",
-        "I ask (node 2, path 2) continues: question 2-1 was answered",
-        "I ask (node 2, path 2) ended: success, T s",
+        "I ask (run 2) continues: its question was answered",
+        "I ask (run 2) ended: success, T s",
     ]
 
 
@@ -216,7 +212,7 @@ def test_resumed_runs_and_those_that_wait_are_logged(
         caplog.set_level(logging.INFO, "treefold")
         node = runtime.invoke(asking)
         wait_for_question(runtime, node)
-    assert said()[-1] == "I asking (node 1, path 1) stops here; the next runtime resumes it"
+    assert said()[-1] == "I asking (run 1) stops here; the next runtime resumes it"
     caplog.clear()
     with Runtime([asking], store=path) as runtime:
         [node] = runtime.recover()
@@ -224,11 +220,11 @@ def test_resumed_runs_and_those_that_wait_are_logged(
         runtime.answer("3-1", "yes")
         node.result()
     assert said() == [
-        "I asking (node 1, path 1) is resumed: 1 of 2 calls below it are done",
-        'W ask (node 3, path 1.2) waits for a person (human): "2" [yes / no]; answer with:'
-        f" treefold answer 3-1 TEXT --store {path}",
-        "I ask (node 3, path 1.2) continues: question 3-1 was answered",
-        "I asking (node 1, path 1) ended: success, T s",
+        "I asking (run 1) is resumed: 1 of 2 calls below it are done",
+        'W ask (call 1.2) waits for a person (human): "2" [yes / no]; answer with:'
+        f" treefold answer 1.2 TEXT --store {path}",
+        "I ask (call 1.2) continues: its question was answered",
+        "I asking (run 1) ended: success, T s",
     ]
 
 

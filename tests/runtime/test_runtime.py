@@ -108,7 +108,7 @@ def test_result_gives_up_after_its_timeout_and_the_call_goes_on():
     with Runtime() as runtime:
         node = runtime.invoke(forever)
         wait(lambda: node.state is NodeState.Running or None)
-        with pytest.raises(TimeoutError, match="forever .path 1. has not ended in 0.01 s"):
+        with pytest.raises(TimeoutError, match="forever .run 1. has not ended in 0.01 s"):
             node.result(timeout=0.01)
         assert node.state is NodeState.Running
         node.cancel("test is over")
@@ -233,12 +233,12 @@ async def test_trees_are_found_shown_and_deleted():
 
         assert runtime.list_toplevel() == [node, other]
         assert runtime.get_subtree(node.id) == [node, child]
-        with pytest.raises(UsageError, match=f"delete node {node.id} instead"):
+        with pytest.raises(UsageError, match=f"delete run {node.path} instead"):
             runtime.delete(node.id + 1)
         runtime.delete(node.id)
         assert runtime.list_toplevel() == [other]
         for id in (node.id, node.id + 1):
-            with pytest.raises(UnknownNodeError, match=f"has no node {id}"):
+            with pytest.raises(UnknownNodeError, match=f"has no node:{id}"):
                 runtime.get_view(id)
         running = runtime.invoke(forever)
         with pytest.raises(UsageError, match="cancel it first"):

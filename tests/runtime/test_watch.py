@@ -25,7 +25,7 @@ async def test_a_watch_gives_the_next_view_and_waits_if_there_is_none():
         assert first.state.value == "waiting"
         second = await runtime.watch(node, as_of_seq=first.update_seqnum)
         assert second.state.value == "running"
-        with pytest.raises(TimeoutError, match="nothing happened to node 1 in 0.01 s"):
+        with pytest.raises(TimeoutError, match="nothing happened to node:1 in 0.01 s"):
             await runtime.watch(node, second.update_seqnum, timeout=0.01)
         go_on.set()
         third = await runtime.watch(node, second.update_seqnum)

@@ -169,6 +169,6 @@ def test_a_key_with_a_changed_bit_is_not_shown_as_another_key(path: Path):
     path.write_bytes(content.replace(b"=nightly", b"=nightmy"))
     with (
         SqliteStore(path) as store,
-        pytest.raises(StoreError, match="node 1 has a wrong checksum; it is damaged; restore a"),
+        pytest.raises(StoreError, match="node:1 has a wrong checksum; it is damaged; restore a"),
     ):
         store.trees()

@@ -633,7 +633,7 @@ def test_a_last_event_that_is_missing_in_an_index_is_reported(path: Path, index:
     path.write_bytes(content)
     with attach(path) as observer:  # which checks no more than what it reads
         tree = observer.trees()[-1].id
-        with pytest.raises(StoreError, match=f"tree {tree}: .* it is damaged; restore a copy"):
+        with pytest.raises(StoreError, match=f"node:{tree}: .* it is damaged; restore a copy"):
             observer.get_view(tree)
     with pytest.raises(StoreError, match="it is damaged; restore a copy"):
         settled(path)

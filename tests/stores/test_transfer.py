@@ -203,7 +203,7 @@ def test_the_file_is_private_and_written_whole_or_not_at_all(store: MemoryStore,
     fill(store)
     file.write_text("before")
     file.chmod(0o644)
-    with pytest.raises(UnknownNodeError, match="memory has no tree 13"):
+    with pytest.raises(UnknownNodeError, match="memory has no node:13"):
         export_tree(store, 13, file)
     assert file.read_text() == "before"
     store.append([replace(noted(11, 2), body='{"$":"text","v":"cc"}')])

@@ -61,7 +61,7 @@ def test_a_test_with_a_recorded_tree_passes_until_something_changes(tmp_path: Pa
     (tmp_path / "agents.py").write_text(AGENTS.format(system="Be very polite."))
     said = run(tmp_path, *pytest_run)
     assert "1 failed" in said
-    assert "AssertionError: a system prompt that differs: greet (path 1)" in said
+    assert "AssertionError: a system prompt that differs: greet (run 1)" in said
     assert "-Be polite." in said
     assert "+Be very polite." in said
 

@@ -187,7 +187,7 @@ def test_a_call_whose_time_was_over_is_late_again(tmp_path: Path, tools: Tools):
     node = record(tmp_path / "run.db", function, {}, ToolUse("1", "hang", {"word": "yew"}))
     again = replay([function], tmp_path / "run.db")
     assert (again.divergence, again.output) == (None, node.outputs)
-    assert again.output == "late: explain (path 1.1): it took longer than 0.2 s"
+    assert again.output == "late: explain (call 1.1): it took longer than 0.2 s"
     assert tools.made == ["yew"]
 
 

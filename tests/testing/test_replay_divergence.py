@@ -19,11 +19,12 @@ from treefold import (
     ToolUse,
     agent,
 )
+from treefold.core.address import address
 from treefold.testing import Divergence, ScriptedModel, replay
 
 
 def diff(path: str, function: str, *lines: str) -> str:
-    name = f"{function} (path {path})"
+    name = f"{function} ({address(path)})"
     return "\n".join([f"--- recorded: {name}", f"+++ now: {name}", *lines])
 
 
@@ -70,7 +71,7 @@ def test_another_system_prompt_is_shown_line_by_line(explained: tuple[Path, Tool
     with pytest.raises(AssertionError) as failed:
         again.check()
     assert str(failed.value) == (
-        f"a system prompt that differs: explain (path 1)\n{again.divergence.diff}"
+        f"a system prompt that differs: explain (run 1)\n{again.divergence.diff}"
     )
 
 

@@ -192,9 +192,18 @@ def test_a_detail_has_the_row_and_the_rest(observer: Observer):
                 "name": "count",
                 "args": {"text": "rises and rises"},
                 "node": child,
+                "path": "1.1.1",
                 "fault": None,
             },
-            {"kind": "result", "text": "3", "length": 1, "id": "c1", "error": False, "node": child},
+            {
+                "kind": "result",
+                "text": "3",
+                "length": 1,
+                "id": "c1",
+                "error": False,
+                "node": child,
+                "path": "1.1.1",
+            },
             {"kind": "text", "text": "rises", "length": 5},
         ],
     }
@@ -319,6 +328,7 @@ def test_a_run_in_a_list_says_how_much_of_it_waits(observer: Observer):
         "parked": True,
         "asleep_until": None,
         "source": None,
+        "source_number": None,
         "questions": 1,
     }
     assert (report["key"], failed["state"]) == ("nightly", "error")

@@ -48,13 +48,13 @@ def test_states_ties_activity_tokens_money_time_and_totals_are_shown():
     )  # fmt: skip
     assert plain(tree, columns=80) == [
         "● 1 top()                                              1,234 tok  $0.0123  9.0 s",
-        "├─ ✓ 1.1 ∥1 a(n=1) → 'x'                               1,234 tok  $0.0123  1.5 s",
-        "├─ ● 1.2 ∥2 b() … waits for the model                                      7.0 s",
-        "├─ ● 1.3 ∥2 c() The sea rises                                              9.0 s",
+        "├─ ✓ 1.1 ∥1/2 a(n=1) → 'x'                             1,234 tok  $0.0123  1.5 s",
+        "├─ ● 1.2 ∥1/2 b() … waits for the model                                    7.0 s",
+        "├─ ● 1.3 ∥2/2 c() The sea rises                                            9.0 s",
         "├─ · 1.4 d()",
         "├─ ✗ 1.5 e() → ValueError: no                                              3.0 s",
         "├─ ⊘ 1.6 f()                                                               3.0 s",
-        "└─ ? 1.7 ∥1 ask()  Red or blue? [r / b]                                    4.0 s",
+        "└─ ? 1.7 ∥2/2 ask()  Red or blue? [r / b]                                  4.0 s",
         " ? 1   ✓ 1/8  ✗ 1  ⊘ 1  ● 2  · 1  9.0 s  1,234 tok  $0.0123",
     ]
     assert plain(tree, columns=140)[-1] == (

@@ -31,9 +31,9 @@ def test_every_state_has_its_sign_and_every_call_its_line():
     assert render(tree, now=START + timedelta(seconds=3)).splitlines() == [
         "● 1 top()  3.0 s",
         "├─ ✓ 1.1 leaf(n=1) → 2  1.5 s",
-        "├─ ● 1.2 ∥2 leaf(n=1)  3.0 s",
+        "├─ ● 1.2 ∥1/2 leaf(n=1)  3.0 s",
         "│  └─ ‖ 1 leaf(n=1)  3.0 s",
-        "├─ · 1.3 ∥2 leaf(n=1)",
+        "├─ · 1.3 ∥2/2 leaf(n=1)",
         "├─ ⊘ 1 leaf(n=1) → Stop: why  3.0 s",
         "└─ ✗ 1 leaf(n=1) → ValueError: no  3.0 s",
     ]

@@ -1,5 +1,6 @@
 """Find the question that a command line answers."""
 
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -7,13 +8,16 @@ from typing import Final
 
 from treefold.cli.asking_call import AskingCall, table_of
 from treefold.cli.form_prompt import fill_in, from_assignments
+from treefold.cli.journal import node_id
 from treefold.core.answer_form import fields_of
-from treefold.core.errors import InvalidValueError, UnknownQuestionError
+from treefold.core.errors import InvalidValueError, UnknownNodeError, UnknownQuestionError
 from treefold.core.question import Question
 from treefold.runtime.observe.observer import Observer
 
 _MOST_WORDS: Final = 2
-_USAGE: Final = "treefold answer ID TEXT"
+_USAGE: Final = "treefold answer CALL TEXT"
+_ID: Final = re.compile(r"[0-9]+-[0-9]+")  # of a question, which programs have
+_ADDRESS: Final = re.compile(r"([0-9][0-9.]*)(?::([0-9]+))?")
 
 
 def find_question(
@@ -21,14 +25,15 @@ def find_question(
 ) -> tuple[Question, str]:
     """Return the open question that *words* answer, and the text of the answer.
 
-    The words are an id and a text, or one of them: the id can be left out if one question is open,
-    and the text if the answer *has_args*.
+    The words are a call and a text, or one of them: the call can be left out if one question is
+    open, and the text if the answer *has_args*.
 
     The fields of a form may be given as words, ``city=Rome nights=3``. If nothing is given for a
     form and a person is there, the fields are asked for.
 
     Raises:
         InvalidValueError: the answer is missing, or it could be for several questions.
+        UnknownNodeError: there is no such call.
         UnknownQuestionError: there is no such question.
     """
     if (filled := _find_form(observer, words)) is not None:
@@ -36,16 +41,19 @@ def find_question(
     if len(words) > _MOST_WORDS:
         quoted = shlex.quote(" ".join(words[1:]))
         raise InvalidValueError(
-            f"too many words: put an answer of several in quotes, treefold answer ID {quoted}"
+            f"too many words: put an answer of several in quotes, treefold answer CALL {quoted}"
         )
     found = observer.questions()
     if len(words) == _MOST_WORDS:
-        return _with_id(observer, found, words[0]), words[1]
-    ids = {one.id: one for one in found}
-    if words and words[0] in ids:
+        return _of_call(observer, found, words[0]), words[1]
+    if words and (named := _named(observer, found, words[0])):
         if not has_args:
-            raise InvalidValueError(f"the answer to question {words[0]} is missing: {_USAGE}")
-        return ids[words[0]], ""
+            call = words[0]
+            raise InvalidValueError(
+                f"{call} is the call that asks, and the answer is missing: {_USAGE}; if the answer"
+                f" is {call}, treefold answer {call} {call}"
+            )
+        return named[0], ""
     if not words and not has_args:
         raise InvalidValueError(f"the answer is missing: {_USAGE}")
     return _only(observer, found, *words), "".join(words)
@@ -54,8 +62,8 @@ def find_question(
 def _find_form(observer: Observer, words: Sequence[str]) -> tuple[Question, str] | None:
     """Return the question whose form *words* fill in, or a person does, and the answer as JSON."""
     found = observer.questions()
-    by_id = [one for one in found if words and one.id == words[0]]
-    question, rest = (by_id[0], words[1:]) if by_id else (None, words)
+    named = _named(observer, found, words[0]) if words else []
+    question, rest = (named[0], words[1:]) if len(named) == 1 else (None, words)
     if question is None and len(found) == 1:
         question = found[0]
     if question is None or question.form is None:
@@ -75,17 +83,38 @@ def _read_line(prompt: str) -> str | None:
     return sys.stdin.readline() or None
 
 
-def _with_id(observer: Observer, found: Sequence[Question], id: str) -> Question:
-    """Return the question with this id, or the only one of that node, or with that beginning."""
-    several: list[Question] = []
-    for beginning in (f"{id}-", id):
-        several = [one for one in found if one.id.startswith(beginning)]
-        fitting = [one for one in several if one.id == id] or several
-        if len(fitting) == 1:
-            return fitting[0]
-    what = f"no question {id!r} waits for an answer (it may have been answered already)"
+def _named(observer: Observer, found: Sequence[Question], word: str) -> list[Question]:
+    """Return the open questions that *word* names; none if it names no call."""
+    if not (_ID.fullmatch(word) or _ADDRESS.fullmatch(word)):
+        return []
+    try:
+        return _matching(observer, found, word)
+    except UnknownNodeError:
+        return []
+
+
+def _matching(observer: Observer, found: Sequence[Question], word: str) -> list[Question]:
+    """Return the open questions of the call that *word* names, or the one that it names.
+
+    Raises:
+        UnknownNodeError: there is no such call.
+    """
+    if _ID.fullmatch(word):
+        return [one for one in found if one.id == word]
+    address = _ADDRESS.fullmatch(word)
+    call, number = (word, None) if address is None else address.groups()
+    node = node_id(observer, call)
+    asked = [one for one in found if one.node_id == node]
+    return asked if number is None else [one for one in asked if one.id == f"{node}-{number}"]
+
+
+def _of_call(observer: Observer, found: Sequence[Question], word: str) -> Question:
+    several = _matching(observer, found, word)
+    if len(several) == 1:
+        return several[0]
+    what = f"no question of {word} waits for an answer (it may have been answered already)"
     if several:
-        what = f"{len(several)} questions have an id that begins with {id!r}"
+        what = f"{len(several)} questions of {word} wait for an answer"
     listed = f"\n{_listed(observer, several or found)}" if found else " none"
     raise UnknownQuestionError(f"{what}; open:{listed}")
 
@@ -94,9 +123,10 @@ def _only(observer: Observer, found: Sequence[Question], text: str = "") -> Ques
     if not found:
         raise UnknownQuestionError("no question waits for an answer")
     if len(found) > 1:
-        example = shlex.join(["treefold", "answer", found[0].id, *([text] if text else [])])
+        first = AskingCall.of(found[0], observer.stack).address
+        example = shlex.join(["treefold", "answer", first, *([text] if text else [])])
         raise InvalidValueError(
-            f"{len(found)} questions are open: say which one by its id, such as {example}\n"
+            f"{len(found)} questions are open: say which call is answered, such as {example}\n"
             f"{_listed(observer, found)}"
         )
     return found[0]

@@ -8,6 +8,7 @@ from typing import Any, Final, Self, TextIO
 from treefold.cli.form_prompt import form_lines
 from treefold.cli.output import aligned, columns
 from treefold.cli.word_wrap import WordWrap
+from treefold.core.address import question_address
 from treefold.core.frames import Frame
 from treefold.core.moments import in_words
 from treefold.core.question import Question, QuestionKind
@@ -15,7 +16,7 @@ from treefold.core.truncation import truncate
 from treefold.views import data
 from treefold.views.text import printable, readable
 
-_HEAD: Final = ("ID", "PATH", "CALL", "CALLED BY")
+_HEAD: Final = ("PATH", "CALL", "CALLED BY")
 _LONGEST_CALL: Final = 60  # characters in a table
 
 
@@ -39,11 +40,17 @@ class AskingCall:
         place = ids.index(question.node_id)
         return cls(question, frames[place], frames[place - 1] if place else None)
 
+    @property
+    def address(self) -> str:
+        """What people write to answer the question."""
+        return question_address(self.call.path, self.question.id)
+
     def as_data(self) -> dict[str, Any]:
         """Return the question and its call for ``--json``."""
         call = data.frame(self.call)
         return data.question(self.question) | {
             "path": call["path"],
+            "address": self.address,
             "fn": call["fn"],
             "args": call["args"],
             "caller": _caller_as_data(self.caller),
@@ -87,7 +94,7 @@ def table_of(calls: Sequence[AskingCall], stream: TextIO) -> list[str]:
 def _cells(one: AskingCall, width: int) -> Sequence[str]:
     caller = "" if one.caller is None else f"{one.caller.path} {_signature(one.caller)}"
     call = truncate(_signature(one.call), min(_LONGEST_CALL, width * 2 // 5))
-    return one.question.id, one.call.path, call, caller
+    return one.address, call, caller
 
 
 def _terms(asked: Question) -> list[str]:

@@ -21,6 +21,7 @@ from treefold.cli.options import (
     store_option,
     wait_option,
 )
+from treefold.core.address import address, question_address
 from treefold.core.errors import InvalidValueError
 from treefold.core.question import QuestionKind
 from treefold.core.states import NodeState
@@ -38,9 +39,9 @@ _POLL_INTERVAL: Final = 0.05  # seconds
 @command("answer", exit_codes=EXIT_CODES)
 @click.argument(
     "words",
-    metavar="[ID] [TEXT | FIELD=VALUE ...]",
+    metavar="[CALL] [TEXT | FIELD=VALUE ...]",
     nargs=-1,
-    help="the id of the question, such as 12-1, or its beginning; and the answer",
+    help="the call that asks, such as 3.2, or 3.2:2 for its second question; and the answer",
 )
 @click.option("--args", metavar="JSON", help="allow a call with these arguments, a JSON object")
 @wait_option
@@ -48,9 +49,9 @@ _POLL_INTERVAL: Final = 0.05  # seconds
 def answer(words: tuple[str, ...], args: str | None, wait: float, store: str | None) -> int:
     """Answer a question; 'treefold questions' lists those that are open.
 
-    example: treefold answer 8-1 yes
+    example: treefold answer 3 yes
 
-    If only one question is open, its id can be left out: 'treefold answer yes'.
+    If only one question is open, the call can be left out: 'treefold answer yes'.
 
     A question of a function takes one of its choices, or any text if it has none. An approval
     takes allow, deny or 'deny: why', or --args, the arguments to use instead. A pause takes
@@ -58,13 +59,14 @@ def answer(words: tuple[str, ...], args: str | None, wait: float, store: str | N
     retry, 'use: RESULT', fail or 'fail: why'. Yes and y stand for allow, no and n for deny, and
     the other way round. Write -- before a text that begins with a dash.
 
-    A question with a form takes JSON, or its fields one by one: 'treefold answer 8-1 city=Rome
+    A question with a form takes JSON, or its fields one by one: 'treefold answer 3 city=Rome
     nights=3'. Without an answer, the fields are asked for.
     """
     arguments = None if args is None else read_arguments(args, "--args")
     with observe(store) as observer:
         question, text = find_question(observer, words, has_args=arguments is not None)
         observer.answer(question.id, text, args=arguments)
+        path = observer.get_view(question.node_id).path
 
         def done() -> str | None:
             view = observer.get_view(question.node_id)
@@ -72,7 +74,7 @@ def answer(words: tuple[str, ...], args: str | None, wait: float, store: str | N
                 raise InvalidValueError(why)
             if question.id in {one.id for one in view.questions}:
                 return None
-            return f"question {question.id} is answered"
+            return f"question {question_address(path, question.id)} is answered"
 
         return report_outcome(observer, store, wait, done, "the answer is taken")
 
@@ -93,14 +95,15 @@ def pause(node: str, reason: str, wait: float, store: str | None) -> int:
     with observe(store) as observer:
         id = node_id(observer, node)
         observer.pause(id, reason)
-        name = f"{observer.get_view(id).fn} (node {id})"
+        view = observer.get_view(id)
+        name = f"{view.fn} ({address(view.path)})"
 
         def done() -> str | None:
             view = observer.get_view(id)
             if view.state.final:
                 return f"{name} has ended meanwhile ({view.state})"
             held = any(question.kind is QuestionKind.Paused for question in view.questions)
-            return f"{name} is paused; 'treefold resume {id}' resumes it" if held else None
+            return f"{name} is paused; 'treefold resume {view.path}' resumes it" if held else None
 
         return report_outcome(observer, store, wait, done, f"{name} is paused")
 
@@ -120,7 +123,8 @@ def cancel(node: str, reason: str, wait: float, store: str | None) -> int:
     with observe(store) as observer:
         id = node_id(observer, node)
         observer.cancel(id, reason)
-        name = f"{observer.get_view(id).fn} (node {id})"
+        view = observer.get_view(id)
+        name = f"{view.fn} ({address(view.path)})"
 
         def done() -> str | None:
             state = observer.get_view(id).state

@@ -32,7 +32,7 @@ class Place:
 def submit(
     function: Function, args: Mapping[str, Any], decides: RuntimeOptions, place: Place
 ) -> int:
-    """Submit a call, print the id of its run, and on stderr how to watch it.
+    """Submit a call, print the number of its run, and on stderr how to watch it.
 
     Raises:
         TreefoldError: it was not submitted.
@@ -64,12 +64,12 @@ def submit(
         is_served = _is_served(shared, queue, function.name)
         # When the runtime is closed, the node of a call that continues elsewhere ends.
         has_ended = node.state.final
-    print(node.id)
+    print(node.index)
     named = "" if store is None else f" --store {shlex.quote(shared.name)}"
     if has_ended:
-        _say(f"the call with this key has ended; see it: treefold tree {node.id}{named}")
+        _say(f"the call with this key has ended; see it: treefold tree {node.index}{named}")
         return DONE
-    _say(f"submitted to the queue {queue!r}; watch it: treefold tree {node.id}{named}")
+    _say(f"submitted to the queue {queue!r}; watch it: treefold tree {node.index}{named}")
     if not is_served:
         _say(
             f"no worker that serves {queue!r} has {function.name} now; 'treefold worker' starts one"

@@ -76,13 +76,16 @@ def export(
 def _data(observer: Observer, run: int, path: str) -> dict[str, Any]:
     name = encodable(os.path.basename(public_name(path)))
     journal = {"name": name, "driven": False, "version": __version__}
-    row = next(tree for tree in observer.trees() if tree.id == run)
+    rows = {tree.id: tree for tree in observer.trees()}
+    row = rows[run]
     view = up_to_date(observer, observer.get_view(run))
     shared: Mapping[int, int] = {}
     if row.source:
         with suppress(UnknownNodeError, StoreError):  # the source may have been deleted
             shared = shared_calls(view, observer.get_view(row.source))
-    return data.run(view, row, questions_by_run(observer)[run], journal, shared)
+    source = rows[row.source].number if row.source in rows else None
+    asked = questions_by_run(observer)[run]
+    return data.run(view, row, asked, journal, shared, source=source)
 
 
 def _page(found: dict[str, Any]) -> str:

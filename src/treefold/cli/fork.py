@@ -18,6 +18,7 @@ from treefold.cli.options import (
     store_option,
     wait_option,
 )
+from treefold.core.address import address
 from treefold.core.edit import UNCHANGED, Edit
 from treefold.core.function import Node
 from treefold.runtime.runtime import Runtime
@@ -80,7 +81,7 @@ class _Options:
 def fork(**given: Any) -> int:
     """Start a run that shares the past up to a call, makes that call again, and runs what follows.
 
-    example: treefold fork 2 --prompt 'Say it in one word.'
+    example: treefold fork 1.1 --prompt 'Say it in one word.'
 
     The original run is not changed. The process that drives the journal forks it. With --with it
     is forked here, if no process drives the journal, and shown as by 'treefold run'; other
@@ -96,14 +97,16 @@ def fork(**given: Any) -> int:
     with observe(options.store) as observer:
         node = node_id(observer, options.node)
         view = observer.get_view(node)
-        name = f"{view.fn} (node {node})"
+        name = f"{view.fn} ({address(view.path)})"
         top = observer.get_view(observer.tree_of(node))
         if not here.targets:
             key = observer.fork(node, options.at, edit, without=options.without)
 
             def done() -> str | None:
                 found = observer.forked(key)
-                return None if found is None else f"{name} was forked: the new run is node {found}"
+                if found is None:
+                    return None
+                return f"{name} was forked: the new one is {address(observer.get_view(found).path)}"
 
             expected = f"{name} is forked"
             return report_outcome(observer, options.store, options.wait, done, expected, _HERE)

@@ -8,9 +8,11 @@ from contextlib import closing, contextmanager
 from typing import Final
 
 from treefold.cli.options import DEFAULT_STORE, LAST, NODE_HELP, STORE_VARIABLE
+from treefold.core.address import address
 from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError
 from treefold.core.shared_store import is_shared
 from treefold.core.store import Store
+from treefold.core.views import NodeView
 from treefold.runtime.observe.observer import Observer, attach
 from treefold.stores.opening import open_store
 from treefold.stores.urls import is_url
@@ -18,8 +20,9 @@ from treefold.stores.urls import is_url
 _NOT_DRIVEN: Final = (
     "no process drives this journal now: unfinished runs resume when their program is started again"
 )
-_ID: Final = re.compile(r"[0-9]{1,18}")  # what fits into a column of the store
-_PATH: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})+")
+_PATH: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
+_NODE: Final = re.compile(r"node:([0-9]{1,18})")  # what fits into a column of the store
+_KEY: Final = "="
 
 
 def journal_path(store: str | None) -> str:
@@ -106,46 +109,55 @@ def run_id(observer: Observer, text: str) -> int:
     run = observer.tree_of(node)
     if node != run:
         path = observer.get_view(node).path
-        raise InvalidValueError(
-            f"call {path} (node {node}) is not a whole run: give {run}, the run that it is in"
-        )
+        number = path.partition(".")[0]
+        raise InvalidValueError(f"{address(path)} is not a whole run: give {number}")
     return run
 
 
 def node_id(observer: Observer, text: str) -> int:
-    """Return the id of the call that *text* names.
+    """Return the id of the run or the call that *text* names.
 
-    Digits are an id, digits and dots a path, ``last`` is the newest run, and everything else the
-    key of a run. A key that looks like one of the others is written with ``=`` before it.
+    Digits are the number of a run, digits and dots a path, ``last`` is the newest run, ``node:17``
+    is an id, ``=KEY`` a key, and so is everything else.
 
     Raises:
         UnknownNodeError: there is none.
     """
-    if _ID.fullmatch(text):
-        observer.tree_of(int(text))  # raises if there is no such node
-        return int(text)
     if _PATH.fullmatch(text):
         return _at_path(observer, text)
+    if found := _NODE.fullmatch(text):
+        id = int(found[1])
+        observer.tree_of(id)  # raises if there is no such node
+        return id
     trees = observer.trees()
     if text == LAST:
         if not trees:
             raise UnknownNodeError("there is no run in the journal yet")
         return trees[-1].id
+    key = text.removeprefix(_KEY)
     # Trees that continue each other have the same key: the newest is what became of the call.
     for tree in reversed(trees):
-        if tree.key and tree.key in {text, text.removeprefix("=")}:
+        if key and tree.key == key:
             return tree.id
-    raise UnknownNodeError(f"there is no run {text!r}; 'treefold ps' lists them. Give {NODE_HELP}")
+    raise UnknownNodeError(
+        f"there is no run with the key {key!r}; 'treefold ps' lists them. Give {NODE_HELP}"
+    )
 
 
 def _at_path(observer: Observer, path: str) -> int:
     number, *steps = path.split(".")
-    top = next((tree.id for tree in observer.trees() if tree.number == int(number)), None)
-    view = None if top is None else observer.get_view(top)
+    top = next((tree.id for tree in observer.trees() if str(tree.number) == number), None)
+    if top is None:
+        raise UnknownNodeError(f"there is no run {number}; 'treefold ps' lists them")
+    if not steps:
+        return top
+    view: NodeView | None = observer.get_view(top)
     for index in range(len(steps)):
         wanted = ".".join([number, *steps[: index + 1]])
         children = () if view is None else view.children
         view = next((child for child in children if child.path == wanted), None)
     if view is None:
-        raise UnknownNodeError(f"there is no call {path}; 'treefold tree' shows the paths of a run")
+        raise UnknownNodeError(
+            f"there is no call {path}; 'treefold tree {number}' shows the paths of the run"
+        )
     return view.id

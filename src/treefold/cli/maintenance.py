@@ -14,10 +14,9 @@ import click
 from treefold.cli.exit_codes import DONE, USAGE
 from treefold.cli.journal import driven, existing_journal, journal_path, observe, run_id
 from treefold.cli.options import FILE, command, node_argument, store_option
-from treefold.core.errors import InvalidValueError, StoreError
+from treefold.core.errors import InvalidValueError, StoreError, UsageError
 from treefold.core.store import Store, TreeRow
 from treefold.runtime.observe.observer import attach
-from treefold.stores.errors import forked_error, still_open_error
 from treefold.stores.urls import is_url, public_name
 from treefold.views.text import printable, readable
 
@@ -33,7 +32,7 @@ def import_run(tree: str, store: str | None) -> int:
     example: treefold import --tree run.jsonl --store archive.db
 
     Either all of the file is imported or nothing. A fork comes with the runs that it is based on.
-    All nodes get new ids, and a key that another run has is left out. A run that has not ended
+    Each run gets a new number, and a key that another run has is left out. A run that has not ended
     stays as it is until 'treefold resume' lets it run. The journal is created if it does not
     exist; no process may drive a file meanwhile.
     """
@@ -49,7 +48,7 @@ def import_run(tree: str, store: str | None) -> int:
             rows = _import(target, path)
     for was, row in zip(written, rows, strict=True):
         key = "" if row.key == was.key else f"; its key {was.key!r} belongs to another run"
-        print(readable(f"{row.function} is now node {row.id} of {public_name(journal)}{key}"))
+        print(readable(f"{row.function} is now run {row.number} of {public_name(journal)}{key}"))
     _warn_of_unfinished(rows, public_name(journal))
     return DONE
 
@@ -86,8 +85,8 @@ def _warn_of_unfinished(rows: Iterable[TreeRow], journal: str) -> None:
         if row.open:
             sys.stdout.flush()  # so that the warning comes after what it is about
             said = (
-                f"{row.function} (node {row.id}) has not ended, and stays as it is in {journal}"
-                f" until 'treefold resume {row.id}' lets it run; the run that it is a copy of"
+                f"{row.function} (run {row.number}) has not ended, and stays as it is in {journal}"
+                f" until 'treefold resume {row.number}' lets it run; the run that it is a copy of"
                 " continues in its own journal"
             )
             print(readable(said), file=sys.stderr)
@@ -109,12 +108,14 @@ def delete(node: str, store: str | None, *, yes: bool) -> int:
     with observe(store) as observer:
         run = run_id(observer, node)
         rows = {row.id: row for row in observer.trees()}
+    number = rows[run].number
     # The store refuses these, too, but only after the user has been asked for confirmation.
     if rows[run].open:
-        raise still_open_error(run)
-    if any(row.source == run for row in rows.values()):
-        raise forked_error(run)
-    name = printable(f"{rows[run].function} (node {run})")
+        raise UsageError(f"run {number} has not ended; cancel it first")
+    if forks := [row.number for row in rows.values() if row.source == run]:
+        shared = f"delete run {forks[0]} first, which shares its calls"
+        raise UsageError(f"run {number} was forked; {shared}")
+    name = printable(f"{rows[run].function} (run {number})")
     if not yes and not _confirmed(name):
         print("nothing was deleted", file=sys.stderr)
         return USAGE

@@ -15,7 +15,9 @@ from treefold.core.errors import InvalidValueError
 STORE_VARIABLE: Final = "TREEFOLD_STORE"
 DEFAULT_STORE: Final = "run.db"
 LAST: Final = "last"
-NODE_HELP: Final = "a node's id, its path (1.3.2), the key of a run, or 'last' for the newest run"
+NODE_HELP: Final = (
+    "a run's number (3), a call's path (3.2.1), the key of a run, or 'last' for the newest run"
+)
 FILE: Final = click.Path(readable=False)  # completed by shells; it need not exist
 
 _WAIT: Final = 5.0  # seconds

@@ -13,7 +13,7 @@ from treefold.core.truncation import truncate
 from treefold.runtime.observe.observer import Observer
 from treefold.views import data
 
-_HEAD = ("ID", "PATH", "FUNCTION", "STATE", "STARTED", "ELAPSED", "QUESTIONS", "KEY")
+_HEAD = ("RUN", "FUNCTION", "STATE", "STARTED", "ELAPSED", "QUESTIONS", "KEY")
 
 
 @command("ps", exit_codes="0 they were listed, also if there are none, 2 there is no journal")
@@ -27,8 +27,7 @@ def ps(store: str | None, *, json: bool) -> int:
     A run that waits for a person is 'parked', and 'answered' from the answer until its program
     resumes; one that only waits for a time is 'asleep'. One whose process has ended is
     'interrupted', and its time ends with its last event. 'treefold questions' shows the questions,
-    'treefold tree ID' all of a run. A plain number means an ID; the paths of a run's calls begin
-    with its PATH.
+    and 'treefold tree RUN' the calls of a run, with paths that begin with its number.
     """
     with observe(store) as observer:
         trees = list_runs(observer)
@@ -48,7 +47,16 @@ def list_runs(observer: Observer) -> list[dict[str, Any]]:
     # Runs are read before questions: a run that is parked has asked its questions by then.
     trees = observer.trees()
     asked, interrupted = questions_by_run(observer), observer.interrupted()
-    return [data.tree(tree, asked[tree.id], interrupted=tree.id in interrupted) for tree in trees]
+    numbers = {tree.id: tree.number for tree in trees}
+    return [
+        data.tree(
+            tree,
+            asked[tree.id],
+            source=numbers.get(tree.source),
+            interrupted=tree.id in interrupted,
+        )
+        for tree in trees
+    ]
 
 
 def questions_by_run(observer: Observer) -> Counter[int]:
@@ -73,6 +81,6 @@ def _cells(tree: Mapping[str, Any], now: float) -> Sequence[str]:
         if tree["asleep_until"] is not None and not tree["questions"]:
             state = "asleep"
     asked = str(tree["questions"] or "")
-    source = "" if tree["source"] is None else f"fork of {tree['source']}"
-    name = str(tree["id"]), str(tree["number"]), tree["function"]
+    source = "" if tree["source"] is None else f"fork of {tree['source_number']}"
+    name = str(tree["number"]), tree["function"]
     return *name, state, clock(started), took, asked, tree["key"] or source

@@ -22,10 +22,10 @@ def questions(to: str | None, store: str | None, *, json: bool) -> int:
 
     example: treefold questions
 
-    Each has an id, the path of the call that waits, its arguments, and the call that made it. Below
-    that is the question, with its kind unless a function asks, and the possible answers or the
-    fields of its form; without these, any text is accepted. 'treefold answer ID TEXT' answers, and
-    'treefold answer TEXT' if there is only one question.
+    Each has the path of the call that waits, its arguments, and the call that made it; ':2' marks
+    the second question of a call. Below that is the question, with its kind unless a function asks,
+    and the possible answers or the fields of its form; without these, any text is accepted.
+    'treefold answer PATH TEXT' answers, and 'treefold answer TEXT' if there is only one question.
     """
     with observe(store) as observer:
         asked = [one for one in observer.questions() if to is None or one.to == to]

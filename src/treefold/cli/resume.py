@@ -8,6 +8,7 @@ from treefold.cli.here import Here, here_options
 from treefold.cli.journal import node_id, observe
 from treefold.cli.options import command, node_argument, store_option, wait_option
 from treefold.cli.runtime_options import read_budget
+from treefold.core.address import address
 from treefold.core.function import Node
 from treefold.runtime.observe.observer import is_paused
 from treefold.runtime.runtime import Runtime
@@ -23,7 +24,7 @@ def resume(
 ) -> int:
     """Resume a paused call and all calls below it, an imported run, or one that has failed.
 
-    example: treefold resume 7
+    example: treefold resume 2
 
     A run that has failed or was cancelled continues in a new one: what was cancelled, or failed for
     want of a provider, of a budget or of the journal, is done again, and all else is taken over.
@@ -44,13 +45,15 @@ def resume(
         id = observer.newest(id) if observer.tree_of(id) == id else id
         view = observer.get_view(id)
         top = observer.get_view(observer.tree_of(id))
-        name = f"{view.fn} (node {id})"
+        name = f"{view.fn} ({address(view.path)})"
         if not here.targets:
             observer.resume(id, budget=budget, without=without)
 
             def forked() -> str | None:
                 new = observer.newest(id)
-                return f"{name} resumes as node {new}" if new != id else None
+                if new == id:
+                    return None
+                return f"{name} resumes as {address(observer.get_view(new).path)}"
 
             def lifted() -> str | None:
                 now = observer.get_view(id)

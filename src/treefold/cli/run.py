@@ -56,7 +56,7 @@ from treefold.views.web import server
 
 _FOR_QUESTIONS = 8  # rows of the screen below the tree
 _RESUMED = (
-    "==> resuming this run of an earlier process (node {node}): {done} of its calls are done,"
+    "==> resuming this run of an earlier process (run {run}): {done} of its calls are done,"
     " {open} {verb} running"
 )
 _ANSWER_ELSEWHERE = "treefold run: stdin has ended; answer with 'treefold answer' or in the viewer"
@@ -140,7 +140,7 @@ def run(  # noqa: PLR0913 - options, each passed by name
     they fail, and the error lists the keys and servers found here.
 
     With --detach, 'treefold worker' runs the call, with the model of the worker unless --model is
-    given. The id of the run is printed, by which 'treefold tree' and 'treefold answer' find it.
+    given. The number of the run is printed, by which 'treefold tree' and 'treefold answer' find it.
     """
     try:
         decides = RuntimeOptions(**deciding)
@@ -333,7 +333,7 @@ def _unfinished(runtime: Runtime, function: Function, args: Mapping[str, Any]) -
             calls = runtime.get_subtree(node.id)[1:]
             done = sum(call.state.final for call in calls)
             open_ = len(calls) - done
-            said = {"node": node.id, "done": done, "open": open_}
+            said = {"run": node.index, "done": done, "open": open_}
             print(_RESUMED.format(**said, verb="was" if open_ == 1 else "were"), file=sys.stderr)
             return node
     return None

@@ -22,7 +22,7 @@ def stack(node: str, store: str | None, *, json: bool) -> int:
 
     example: treefold stack last
 
-    A line for each call, the one that runs now last: its function, its node, its arguments, and
+    A line for each call, the one that runs now last: its function, its path, its arguments, and
     the progress of an agent. If several run at the same time, each has a stack of its own; --json
     has every call once, after its caller. For a run that has ended, the call itself is the last.
     """

@@ -9,6 +9,7 @@ from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import node_id, observe
 from treefold.cli.options import command, json_option, node_argument, store_option
 from treefold.cli.output import columns, print_json
+from treefold.core.address import address
 from treefold.core.truncation import truncate
 from treefold.core.views import NodeView
 from treefold.views import data
@@ -27,7 +28,7 @@ def transcript(node: str, store: str | None, *, thinking: bool, json: bool) -> i
 
     example: treefold transcript 1.1 --thinking
 
-    A call that the model requested, and its result, have the id of its node.
+    A call that the model requested, and its result, have the path of the call.
     """
     with observe(store) as observer:
         view = observer.get_view(node_id(observer, node))
@@ -66,7 +67,7 @@ def _lines(part: Mapping[str, Any], names: Mapping[str, str], *, thinking: bool)
             yield _call(part)
         case _:
             came = "error of" if part["error"] else "result of"
-            yield f"── {came} {printable(names.get(part['id'], part['id']))}{_node(part)}"
+            yield f"── {came} {printable(names.get(part['id'], part['id']))}{_path(part)}"
             yield text
 
 
@@ -74,15 +75,15 @@ def _call(part: Mapping[str, Any]) -> str:
     if part["fault"] is not None:
         return f"── call {printable(part['name'])}, not made: {printable(part['fault'])}"
     args = ", ".join(f"{printable(name)}={short(v, 200)}" for name, v in part["args"].items())
-    return f"── call {printable(part['name'])}({args}){_node(part)}"
+    return f"── call {printable(part['name'])}({args}){_path(part)}"
 
 
-def _node(part: Mapping[str, Any]) -> str:
-    return "" if part["node"] is None else f"  node {part['node']}"
+def _path(part: Mapping[str, Any]) -> str:
+    return "" if part["path"] is None else f"  {part['path']}"
 
 
 def _no_conversation(view: NodeView) -> str:
-    said = f"{printable(view.fn)} (node {view.id}) has had no conversation with a model"
+    said = f"{printable(view.fn)} ({address(view.path)}) has had no conversation with a model"
     found: list[str] = []
     stack = [view]
     while stack and len(found) < _MOST_NAMED:

@@ -35,7 +35,7 @@ def tree(node: str, depth: int | None, store: str | None, *, follow: bool, json:
 
     Each line has the state of a call (· waits, ● runs, ‖ paused, ✓ returned, ✗ failed,
     ⊘ cancelled, ↯ interrupted: its process has ended), its path, its arguments and its result;
-    calls that were requested in parallel share the number after ∥. Tokens and money include all
+    ∥2/4 is the second of four calls that were requested in parallel. Tokens and money include all
     calls below.
     """
     if follow and (json or depth is not None):

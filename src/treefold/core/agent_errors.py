@@ -90,8 +90,8 @@ class BudgetExceeded(CallError):  # noqa: N818 - the name is part of the documen
 
     Example:
         >>> from treefold import BudgetExceeded
-        >>> str(BudgetExceeded("60 s are over", owner="fix_bug (path 1)"))
-        'the budget of fix_bug (path 1) is exceeded: 60 s are over; give more, or a smaller task'
+        >>> str(BudgetExceeded("60 s are over", owner="fix_bug (run 1)"))
+        'the budget of fix_bug (run 1) is exceeded: 60 s are over; give more, or a smaller task'
     """
 
     last_call: bool = False

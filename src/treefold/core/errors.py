@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from treefold.core.address import address
 from treefold.core.frames import Frame, agent_traceback
 
 PUBLIC_MODULE: Final = "treefold.errors"
@@ -410,7 +411,7 @@ class CallTimeoutError(CallError, TimeoutError):
         ...     runtime.invoke(CodeFunction(callable=sleep), timeout=0.01).result()
         Traceback (most recent call last):
             ...
-        treefold.errors.CallTimeoutError: sleep (path 1): it took longer than 0.01 s
+        treefold.errors.CallTimeoutError: sleep (run 1): it took longer than 0.01 s
     """
 
 
@@ -454,11 +455,11 @@ class CancellationException(CallError):  # noqa: N818 - the name is part of the 
 
     Example:
         >>> str(CancellationException("fetch", "1.2", "no longer needed"))
-        'fetch (path 1.2) was cancelled: no longer needed'
+        'fetch (call 1.2) was cancelled: no longer needed'
     """
 
     def __init__(self, function: str, path: str, reason: str) -> None:
-        super().__init__(f"{function} (path {path}) was cancelled: {reason}")
+        super().__init__(f"{function} ({address(path)}) was cancelled: {reason}")
         self.function = function
         self.path = path
         self.reason = reason
@@ -610,8 +611,8 @@ class FencedError(StoreError):
 
     Example:
         >>> from treefold import FencedError
-        >>> print(FencedError("run.db", "node 3 already has an entry 7"))
-        run.db: node 3 already has an entry 7
+        >>> print(FencedError("run.db", "node:3 already has an entry 7"))
+        run.db: node:3 already has an entry 7
     """
 
 

@@ -85,7 +85,7 @@ def cut_at(events: Sequence[Event], node: int, response: int) -> Cut:
             seen += 1
             if seen == response:
                 return _cut_through(events, node, position)
-    raise InvalidValueError(f"node {node} has had {seen} responses, and not {response}")
+    raise InvalidValueError(f"it has had {seen} responses, and not {response}")
 
 
 def _cut_through(events: Sequence[Event], node: int, position: int) -> Cut:

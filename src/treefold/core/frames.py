@@ -5,6 +5,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Any, Final, Literal
 
+from treefold.core.address import address
 from treefold.core.json_form import LIMIT, NODE, json_form
 from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.truncation import truncated_repr
@@ -20,7 +21,7 @@ class Frame:
     Example:
         >>> from treefold import Frame
         >>> print(Frame(function="fix", kind="code", node_id=1, path="1", arguments="root='/src'"))
-        fix (code, node 1, path 1) root='/src'
+        fix (code, run 1) root='/src'
     """
 
     function: str
@@ -40,7 +41,7 @@ class Frame:
         return json_form(self, limit)
 
     def __str__(self) -> str:
-        line = f"{self.function} ({self.kind}, node {self.node_id}, path {self.path})"
+        line = f"{self.function} ({self.kind}, {address(self.path)})"
         if self.arguments:
             line += f" {self.arguments}"
         details: list[str] = [INTERRUPTED] if self.state == INTERRUPTED else []

@@ -141,13 +141,13 @@ class Question:
             return Answer(self._filled(self.form, text))
         if not isinstance(text, str) or not isinstance(args, Mapping | None):
             raise InvalidValueError(
-                f"the answer to question {self.id} must be a str, and args a mapping or None, got"
+                f"the answer to a question must be a str, and args a mapping or None, got"
                 f" {text!r} and {args!r}"
             )
         if self.kind is QuestionKind.Approval:
             return self._approval(text, args)
         if args is not None:
-            raise InvalidValueError(f"question {self.id} ({self.kind}) takes no arguments")
+            raise InvalidValueError(f"a question of the kind {self.kind} takes no arguments")
         if self.kind is QuestionKind.Budget:
             word = text.strip().casefold()
             return Answer(CANCEL if word == CANCEL else as_text(amounts_in(text)))
@@ -155,7 +155,7 @@ class Question:
             word, colon, rest = text.partition(":")
             if (choice := self._choice(word, text)) == USE and not colon:
                 raise InvalidValueError(
-                    f"{text!r} does not answer question {self.id}: say which result, 'use: RESULT',"
+                    f"{text!r} does not answer the question: say which result, 'use: RESULT',"
                     " or 'retry' or 'fail'"
                 )
             return Answer(choice, rest.strip())
@@ -167,7 +167,7 @@ class Question:
         from treefold.core.plain import to_plain  # noqa: PLC0415
 
         plain = value if isinstance(value, str) else to_plain(value, "the answer")
-        return checked_value(form, plain, f"that does not answer question {self.id}")
+        return checked_value(form, plain, "that does not answer the question")
 
     def _approval(self, text: str, args: Mapping[str, Any] | None) -> "Answer":
         word, _, why = text.partition(":")
@@ -195,7 +195,7 @@ class Question:
     def _unsuitable(self, text: str) -> InvalidValueError:
         choices = ", ".join(map(repr, self.choices))
         more = ", or edited arguments" if self.kind is QuestionKind.Approval else ""
-        return InvalidValueError(f"{text!r} does not answer question {self.id}: {choices}{more}")
+        return InvalidValueError(f"{text!r} does not answer the question: {choices}{more}")
 
 
 @lazy_dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from treefold.core.address import address
 from treefold.core.phases import Phase, PhaseKind
 from treefold.core.question import Question
 from treefold.core.record import RUNS, CallRecord
@@ -38,7 +39,7 @@ def _view_of(record: CallRecord) -> NodeView:
         children.append(view)
         changed = max(changed, view.update_seqnum)
         if status == RUNS and not view.state.final:
-            status = f"waits for {view.fn} (node {view.id})"
+            status = f"waits for {view.fn} ({address(view.path)})"
     return NodeView(
         id=requested.node,
         path=record.path,

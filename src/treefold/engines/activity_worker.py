@@ -101,7 +101,7 @@ class ActivityWorker:
                 activity.heartbeat()
                 await asyncio.wait([task], timeout=self._beat)
         except asyncio.CancelledError:
-            log.info("Temporal has given up a delivery of node %s; the drive continues", node)
+            log.info("Temporal has given up a delivery of node:%s; the drive continues", node)
             raise _again(_AT_ONCE) from None
         taken = None if task.cancelled() else task.result()
         if taken is None:

@@ -123,7 +123,7 @@ class JobSource:
             # Its own heartbeats may be late.
             if job.worker_id is None or job.worker_id != self._worker:
                 await self._table.repeat(job)
-                log.info("the worker of node %s is dead; it is delivered again", node_of(job))
+                log.info("the worker of node:%s is dead; it is delivered again", node_of(job))
         await self._table.remove_workers(_FORGET * self._timing.lease)
 
     async def _attempt(self, act: Awaitable[T], what: str) -> T | None:

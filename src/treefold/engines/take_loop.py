@@ -94,9 +94,9 @@ async def run_take(take: Take, node: int) -> Taken:
     except asyncio.CancelledError:
         if is_cancelled():
             raise
-        log.warning("the drive of node %s was cancelled from within; it is delivered again", node)
+        log.warning("the drive of node:%s was cancelled from within; it is delivered again", node)
     except Exception:
-        log.exception("the drive of node %s failed; it is delivered again", node)
+        log.exception("the drive of node:%s failed; it is delivered again", node)
     return Taken.Later
 
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from treefold.core.address import address
 from treefold.core.agent_errors import AgentException
 from treefold.core.budget import Budget
 from treefold.core.call_keys import named
@@ -93,9 +94,10 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
     @property
     def deps(self) -> Any:
         if (deps := self.node.tree.deps) is None:
+            name = f"{self.node.function.name} ({address(self.node.path)})"
             raise UsageError(
-                f"{self.node.function.name} (path {self.node.path}) asks for ctx.deps, and its run"
-                " has no dependencies: give Runtime(deps=...), or deps=... with the call"
+                f"{name} asks for ctx.deps, and its run has no dependencies: give"
+                " Runtime(deps=...), or deps=... with the call"
             )
         return deps.value
 

@@ -526,7 +526,7 @@ class Engine:
                     loop_handle.run_sync(self.on_found, root, len(events))
                 found = self._trees.get(node)
         if found is None:
-            raise UnknownNodeError(f"this runtime has no node {node!r}; it may have been deleted")
+            raise UnknownNodeError(f"this runtime has no node:{node!r}; it may have been deleted")
         return found
 
     def loaded(self, id: int) -> CallNode | None:

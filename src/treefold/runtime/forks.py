@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from treefold.core.address import address
 from treefold.core.budget import Budget
 from treefold.core.call_keys import of_continuation
 from treefold.core.edit import UNCHANGED, Edit
@@ -139,7 +140,7 @@ class Forks:
         forking.append(root.id)
         try:
             if root.id in self._recovery.deleting:
-                raise UnknownNodeError(f"{self._store.name} has no tree {root.id}")
+                raise UnknownNodeError(f"{self._store.name} has no {address(root.path)}")
             # *root* is read from the store; in this thread: the loop has other calls to run.
             self._recovery.flush(loop_handle)
             events = read_events(self._store, root.id)

@@ -167,7 +167,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
             else:
                 self._leave(row)
         except StoreError as error:
-            log.warning("tree %d stays as it is: %s", row.id, error)
+            log.warning("run %d stays as it is: %s", row.number, error)
 
     def resume_due(self) -> None:
         """Resume the trees that could not be read when they were to be resumed."""
@@ -236,7 +236,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
             self.resume_tree(tree)
         except StoreError as error:
             if tree not in self._due:
-                log.warning("tree %d does not go on yet: %s", tree, error)
+                log.warning("node:%d does not go on yet: %s", tree, error)
             self._due.add(tree)
 
     def note_end(self, node: CallNode) -> None:
@@ -401,7 +401,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         self.deleting.add(tree)
         try:
             if tree in self.forking:
-                raise UsageError(f"a fork of tree {tree} is being made; delete that first")
+                raise UsageError(f"a fork of node:{tree} is being made; delete that first")
             # This writes any fork of it made just now: the store refuses to delete its source then.
             self.flush(loop_handle)
             with nonblocking() if loop_handle.is_current() else nullcontext():

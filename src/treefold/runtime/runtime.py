@@ -10,6 +10,7 @@ from contextvars import Token
 from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
+from treefold.core.address import address
 from treefold.core.budget import Budget, as_text, budget_of
 from treefold.core.call_keys import of_continuation
 from treefold.core.call_request import CallRequest
@@ -357,7 +358,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         except UnknownNodeError:
             return None
         except StoreError as error:  # other trees may be readable
-            log.warning("tree %d is left out: %s", id, error)
+            log.warning("node:%d is left out: %s", id, error)
             return None
 
     def _execute(self, command: Mapping[str, Any], message: int) -> None:
@@ -523,7 +524,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if self._recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
             if node.parent is not None:
                 raise UsageError(
-                    f"{node!r} has ended; resume node {root_of(node).id}, or fork this"
+                    f"{node!r} has ended; resume {address(root_of(node).path)}, or fork this"
                 )
             return self._get_forks().continue_failed(node, budget, without)
         if node.parent is None and isinstance(node.exception, ModelProviderException):

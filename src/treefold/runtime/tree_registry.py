@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 from weakref import WeakSet, WeakValueDictionary
 
+from treefold.core.address import address
 from treefold.core.errors import UsageError
 from treefold.core.states import NodeState
 from treefold.runtime.calls.node import CallNode, report_if_abandoned, report_if_unseen
@@ -97,7 +98,7 @@ class TreeRegistry:
         """Raise UsageError unless *root* is a top-level call that has ended."""
         if root.parent is not None:
             raise UsageError(
-                f"{root!r} is not a top-level call; delete node {root_of(root).id} instead"
+                f"{root!r} is not a top-level call; delete {address(root_of(root).path)} instead"
             )
         # What ended just now may still be among the open ones.
         if root in self._open and not root.has_ended:

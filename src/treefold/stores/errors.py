@@ -16,10 +16,10 @@ def owned_error(journal: str, process: str = "") -> StoreOwnedError:
 
 def fenced_error(journal: str, entry: Entry, call: Call | None = None) -> FencedError:
     """Return the error for an entry whose number is taken, or whose *call* is if one is given."""
-    taken = f"node {entry.node} already has an entry {entry.number}"
+    taken = f"node:{entry.node} already has an entry {entry.number}"
     if call is not None:
-        caller = f"node {call.parent}" if call.parent else "the top level"
-        taken = f"{caller} already has a call with the key {call.key!r}, or a node {entry.node}"
+        caller = f"node:{call.parent}" if call.parent else "the top level"
+        taken = f"{caller} already has a call with the key {call.key!r}, or a node:{entry.node}"
     return FencedError(journal, f"{taken}: another runtime has written to it")
 
 
@@ -35,14 +35,14 @@ def not_owner_error(journal: str) -> UsageError:
 
 def missing_call_error(entry: Entry) -> UsageError:
     """Return the error for a new node without a call."""
-    return UsageError(f"the first entry of node {entry.node} must have a call")
+    return UsageError(f"the first entry of node:{entry.node} must have a call")
 
 
 def still_open_error(tree: int) -> UsageError:
     """Return the error for deleting a tree that has not ended."""
-    return UsageError(f"tree {tree} has not ended; cancel it first")
+    return UsageError(f"node:{tree} has not ended; cancel it first")
 
 
 def forked_error(tree: int) -> UsageError:
     """Return the error for deleting a tree that was forked."""
-    return UsageError(f"tree {tree} was forked; delete the fork first, which shares its calls")
+    return UsageError(f"node:{tree} was forked; delete the fork first, which shares its calls")

@@ -111,7 +111,7 @@ def damage_in_tree(tree: int, entries: Sequence[Entry], nodes: Sequence[Sequence
     for entry in entries:
         node, number = entry.node, entry.number
         if numbers.get(node, 0) != number - 1:
-            return f"node {node} has missing entries"
+            return f"node:{node} has missing entries"
         numbers[node] = number
         if (call := entry.call) is not None:
             called[call.parent] = called.get(call.parent, 0) + 1
@@ -123,9 +123,9 @@ def damage_in_tree(tree: int, entries: Sequence[Entry], nodes: Sequence[Sequence
         return "entries or nodes are missing"
     for node, _, state, number, calls in found:
         if state != states[node]:
-            return f"node {node} is {state}, but its entries say {states[node]}"
+            return f"node:{node} is {state}, but its entries say {states[node]}"
         if number != numbers[node]:
-            return f"node {node} has missing entries"
+            return f"node:{node} has missing entries"
         if calls != called.get(node, 0):
-            return f"node {node} has missing calls"
+            return f"node:{node} has missing calls"
     return ""

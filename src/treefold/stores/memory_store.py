@@ -229,7 +229,7 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         with self._lock:
             self._check_owned()
             if tree not in self._trees:
-                raise UnknownNodeError(f"{_NAME} has no tree {tree}")
+                raise UnknownNodeError(f"{_NAME} has no node:{tree}")
             if any(node.tree == tree for node in self._open_nodes()):
                 raise still_open_error(tree)
             if any(top.call.source == tree for _, top in self._tops()):

@@ -170,7 +170,7 @@ def check_call(row: Sequence[Any]) -> tuple[str, str]:
     except struct.error:  # a column is no number any more
         found = None
     if found != crc:
-        raise _wrong(f"node {id}")
+        raise _wrong(f"node:{id}")
     return function, key
 
 
@@ -184,7 +184,7 @@ def top_of_row(row: Sequence[Any]) -> Top:
     function, key = check_call(about)
     id, number, source = row[0], row[4], row[6]
     if of_state(id, state, ended) != state_crc or of_start(id, started) != started_crc:
-        raise _wrong(f"the state of node {id}")
+        raise _wrong(f"the state of node:{id}")
     return Top(id, number, key, function, source, state, started, ended)
 
 

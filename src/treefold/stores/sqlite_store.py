@@ -257,7 +257,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             if after:
                 self._check_numbers(found)
             elif damage := damage_in_tree(tree, found, nodes):
-                raise self._reader.damaged(f"tree {tree}: {damage}")
+                raise self._reader.damaged(f"node:{tree}: {damage}")
         return found
 
     def texts(self, tree: int) -> dict[str, str]:
@@ -346,7 +346,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             check_call(about)
             if tree != in_events:
                 raise self._reader.damaged(
-                    f"node {node} and its first entry are in different trees"
+                    f"node:{node} and its first entry are in different trees"
                 )
             return tree
 
@@ -445,7 +445,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         self._appender = None  # it may have cached what is deleted now
         with self._writer.transaction() as rows:
             if not _any(rows, "SELECT 1 FROM nodes WHERE id = ? AND parent = 0", tree):
-                raise UnknownNodeError(f"{self.name} has no tree {tree}")
+                raise UnknownNodeError(f"{self.name} has no node:{tree}")
             if _any(rows, f"SELECT 1 FROM nodes WHERE tree = ? AND {_IS_OPEN}", tree):
                 raise still_open_error(tree)
             if _any(rows, "SELECT 1 FROM nodes WHERE source = ? AND source > 0", tree):
@@ -507,7 +507,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         numbers: dict[int, int] = {}
         for entry in entries:
             if numbers.get(entry.node, entry.number - 1) != entry.number - 1:
-                raise self._reader.damaged(f"node {entry.node} has missing entries")
+                raise self._reader.damaged(f"node:{entry.node} has missing entries")
             numbers[entry.node] = entry.number
 
     def _row(self, statement: str, *values: object) -> Any:

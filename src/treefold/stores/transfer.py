@@ -146,7 +146,7 @@ def _lines(store: Store, tree: int) -> Iterator[bytes]:
     while source:
         entries = store.entries(source)
         if not entries or (call := entries[0].call) is None:
-            raise UnknownNodeError(f"{store.name} has no tree {source}")
+            raise UnknownNodeError(f"{store.name} has no node:{source}")
         if call.source >= source:
             raise StoreError(store.name, f"tree {source} is a fork of the later tree {call.source}")
         trees.append(entries)

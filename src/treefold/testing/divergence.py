@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any, Final
 
+from treefold.core.address import address
 from treefold.core.events import Failure
 from treefold.core.jsonable import as_json
 from treefold.core.transcript import ToolResult, TranscriptPart, UserText
@@ -32,9 +33,9 @@ class Divergence:
         ...     expected="", actual="add",
         ... )
         >>> print(divergence)
-        a call that was not made before: add (path 1.2)
-        --- recorded: add (path 1.2)
-        +++ now: add (path 1.2)
+        a call that was not made before: add (call 1.2)
+        --- recorded: add (call 1.2)
+        +++ now: add (call 1.2)
         @@ -0,0 +1 @@
         +add
     """
@@ -48,7 +49,7 @@ class Divergence:
     @property
     def diff(self) -> str:
         """The difference as a unified diff."""
-        name = f"{self.function} (path {self.path})"
+        name = f"{self.function} ({address(self.path)})"
         lines = unified_diff(
             self.expected.splitlines(),
             self.actual.splitlines(),
@@ -59,7 +60,7 @@ class Divergence:
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.function} (path {self.path})\n{self.diff}"
+        return f"{self.what}: {self.function} ({address(self.path)})\n{self.diff}"
 
 
 def value_text(value: Any) -> str:

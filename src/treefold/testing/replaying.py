@@ -103,9 +103,9 @@ def replay(
         ... def greet(name: str) -> str:
         ...     return f"Greet {name}."
         >>> print(replay([greet], store).divergence)
-        a system prompt that differs: greet (path 1)
-        --- recorded: greet (path 1)
-        +++ now: greet (path 1)
+        a system prompt that differs: greet (run 1)
+        --- recorded: greet (run 1)
+        +++ now: greet (run 1)
         @@ -1 +1 @@
         -You are polite.
         +You are rude.

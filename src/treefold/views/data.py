@@ -190,7 +190,7 @@ def question(asked: Question) -> dict[str, Any]:
 
 
 def transcript(view: NodeView, *, limit: int | None = LIMIT) -> list[dict[str, Any]]:
-    """Return the conversation of a call with its model, each tool call with its node.
+    """Return the conversation of a call with its model, each tool call with its node and path.
 
     The first part is the system prompt, if there is one.
     """
@@ -198,34 +198,34 @@ def transcript(view: NodeView, *, limit: int | None = LIMIT) -> list[dict[str, A
     if view.system:
         text = encodable(view.system[:limit])
         parts.append({"kind": "system", "text": text, "length": len(view.system)})
-    for part, node in zip(view.transcript, _tool_call_nodes(view), strict=True):
-        parts.append(_part(part, node, limit))
+    for part, call in zip(view.transcript, _tool_calls(view), strict=True):
+        parts.append(_part(part, call, limit))
     return parts
 
 
-def _tool_call_nodes(view: NodeView) -> list[int | None]:
-    """Return for each part of the transcript the node of the tool call that it starts or ends.
+def _tool_calls(view: NodeView) -> list[NodeView | None]:
+    """Return for each part of the transcript the tool call that it starts or ends.
 
     A provider may reuse an id, and a call that failed may have been made again: the last use of an
-    id belongs to the last of its nodes.
+    id belongs to the last of its calls.
     """
-    nodes: defaultdict[tuple[str | None, str], deque[int]] = defaultdict(deque)
+    calls: defaultdict[tuple[str | None, str], deque[NodeView]] = defaultdict(deque)
     for child in view.children:
-        nodes[child.tool_use_id, child.fn].append(child.id)
+        calls[child.tool_use_id, child.fn].append(child)
     uses_left = Counter((one.id, one.name) for one in view.transcript if isinstance(one, ToolUse))
-    awaiting_result: defaultdict[str, deque[int | None]] = defaultdict(deque)
-    found: list[int | None] = []
+    awaiting_result: defaultdict[str, deque[NodeView | None]] = defaultdict(deque)
+    found: list[NodeView | None] = []
     for part in view.transcript:
-        node: int | None = None
+        call: NodeView | None = None
         if isinstance(part, ToolUse):
             key = (part.id, part.name)
             uses_left[key] -= 1
-            if part.fault is None and nodes[key]:
-                node = nodes[key].popleft() if uses_left[key] else nodes[key].pop()
-            awaiting_result[part.id].append(node)
+            if part.fault is None and calls[key]:
+                call = calls[key].popleft() if uses_left[key] else calls[key].pop()
+            awaiting_result[part.id].append(call)
         elif isinstance(part, ToolResult) and awaiting_result[part.tool_use_id]:
-            node = awaiting_result[part.tool_use_id].popleft()
-        found.append(node)
+            call = awaiting_result[part.tool_use_id].popleft()
+        found.append(call)
     return found
 
 
@@ -242,9 +242,10 @@ def part_text(view: NodeView, index: int) -> str:
     return encodable(_text_of(view.transcript[index - bool(view.system)]))
 
 
-def _part(part: TranscriptPart, node: int | None, limit: int | None) -> dict[str, Any]:
+def _part(part: TranscriptPart, call: NodeView | None, limit: int | None) -> dict[str, Any]:
     text = _text_of(part)
     shown = {"text": encodable(text[:limit]), "length": len(text)}
+    made = {"node": None if call is None else call.id, "path": None if call is None else call.path}
     match part:
         case UserText():
             return {"kind": "user", **shown}
@@ -256,10 +257,10 @@ def _part(part: TranscriptPart, node: int | None, limit: int | None) -> dict[str
             names = {"id": encodable(part.id), "name": encodable(part.name)}
             args = as_data(dict(part.args), limit)
             fault = None if part.fault is None else encodable(part.fault[:limit])
-            return {"kind": "call", **shown, **names, "args": args, "node": node, "fault": fault}
+            return {"kind": "call", **shown, **names, "args": args, **made, "fault": fault}
         case ToolResult():
             id, error = encodable(part.tool_use_id), part.is_error
-            return {"kind": "result", **shown, "id": id, "error": error, "node": node}
+            return {"kind": "result", **shown, "id": id, "error": error, **made}
         case _:
             return {"kind": "text", **shown}
 
@@ -281,8 +282,13 @@ def _text_of(part: TranscriptPart) -> str:
 # Runs
 
 
-def tree(row: TreeRow, questions: int, *, interrupted: bool = False) -> dict[str, Any]:
-    """Return a run as a row of the list of runs; *questions* is how many of its are open."""
+def tree(
+    row: TreeRow, questions: int, *, source: int | None = None, interrupted: bool = False
+) -> dict[str, Any]:
+    """Return a run as a row of the list of runs; *questions* is how many of its are open.
+
+    *source* is the number of the run that it was forked from.
+    """
     return {
         "id": row.id,
         "number": row.number,
@@ -293,6 +299,7 @@ def tree(row: TreeRow, questions: int, *, interrupted: bool = False) -> dict[str
         "parked": row.parked,
         "asleep_until": row.asleep_until,
         "source": row.source or None,
+        "source_number": source,
         "started": row.started,
         "ended": (row.last or row.started) if interrupted else row.ended,
         "questions": questions,
@@ -327,18 +334,22 @@ def run(
     questions: int,
     journal: Mapping[str, Any],
     shared: Mapping[int, int] | None = None,
+    *,
+    source: int | None = None,
 ) -> dict[str, Any]:
     """Return everything known about a run, texts in full; *journal* describes its journal.
 
-    *shared* are the calls that it shares with the run that it was forked from.
+    *source* is the number of the run that it was forked from, and *shared* are the calls that it
+    shares with that.
     """
+    interrupted = view.interrupted_at is not None
     return {
         "journal": dict(journal),
-        "trees": [tree(row, questions, interrupted=view.interrupted_at is not None)],
+        "trees": [tree(row, questions, source=source, interrupted=interrupted)],
         "rows": rows(view),
         "details": {str(id): one for id, one in details(view, limit=None).items()},
         "flame": {by: flame(view, by) for by in get_args(By)},
-        "shared": {str(id): source for id, source in (shared or {}).items()},
+        "shared": {str(id): there for id, there in (shared or {}).items()},
         "summary": summary(view),
         "timing": timing(view),
     }

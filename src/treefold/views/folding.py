@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from treefold.core.states import NodeState
 from treefold.core.views import NodeView
+from treefold.views.parallel import Place, places_in
 
 _MOST_MISSES: Final = 20  # candidates that do not fit, before the others are skipped
 _ENDED_GROUP, _OPEN_GROUP, _WAITING_GROUP = range(3)  # hidden siblings of a group share a line
@@ -93,13 +94,13 @@ class CallRow:
 
     Attributes:
         lead: the branches that lead to it.
-        tied: whether it was requested in parallel with others.
+        place: among the calls that were requested in parallel; None if it was alone.
         hidden: how many calls below it are not shown.
     """
 
     lead: str
     view: NodeView
-    tied: bool = False
+    place: Place | None = None
     hidden: int = 0
 
 
@@ -205,22 +206,23 @@ def _folds(view: NodeView) -> int:
 
 def _rows(top: NodeView, shown: set[int] | None, counter: CallCounter) -> Iterator[Row]:
     """Yield the lines of the calls whose ids are in *shown*; None for all calls."""
-    stack: list[tuple[NodeView | Counter[NodeState], str, str, bool]] = [(top, "", "", False)]
+    stack: list[tuple[NodeView | Counter[NodeState], str, str, Place | None]]
+    stack = [(top, "", "", None)]
     while stack:
-        one, lead, below, tied = stack.pop()
+        one, lead, below, place = stack.pop()
         if isinstance(one, Counter):
             yield MoreRow(lead, one)
             continue
         items, hidden = (list(one.children), 0) if shown is None else _split(one, shown, counter)
-        yield CallRow(lead, one, tied, hidden)
-        together = Counter(child.sequence for child in one.children)
+        yield CallRow(lead, one, place, hidden)
+        places = places_in(one.children)
         for item in reversed(items):
             last = item is items[-1]
             stack.append((
                 item,
                 below + ("└─ " if last else "├─ "),
                 below + ("   " if last else "│  "),
-                not isinstance(item, Counter) and together[item.sequence] > 1,
+                None if isinstance(item, Counter) else places.get(item.path),
             ))
 
 

@@ -22,6 +22,7 @@ from treefold.runtime.calls.node import CallNode
 from treefold.runtime.trees.run_log import answer_command
 from treefold.views.folding import CallCounter, CallRow, MoreRow, fold
 from treefold.views.liveness import state_of
+from treefold.views.parallel import numbered
 from treefold.views.text import SIGNS, elapsed, readable, render, short, sign_of
 
 # Browsers do not nest elements deeper than about 500, and a document of many calls is slow.
@@ -126,13 +127,13 @@ def _call(row: CallRow, below: int, now: datetime) -> str:
 
 
 def _live_call(row: CallRow, now: datetime, path: str | None) -> str:
-    questions = "".join(_question(question, path) for question in row.view.questions)
+    questions = "".join(_question(question, row.view.path, path) for question in row.view.questions)
     return f'<div class="tf-call"><div class="tf-line">{_line(row, now, "")}</div>{questions}'
 
 
 def _line(row: CallRow, now: datetime, calls: str) -> str:
     view, state = row.view, state_of(row.view)
-    number = f"{view.path} ∥{view.sequence}" if row.tied else view.path
+    number = numbered(view.path, row.place)
     # The reason of a failure matters more than the arguments.
     room = 60 if view.exception is None else 20
     given = [f"{printable(truncate(k, 40))}={short(v, room)}" for k, v in view.inputs.items()]
@@ -169,7 +170,7 @@ def _spent(view: NodeView) -> Iterable[str]:
 
 def _body(view: NodeView, path: str | None) -> str:
     """Return all that is known about a call, below its line."""
-    parts = [_question(question, path) for question in view.questions]
+    parts = [_question(question, view.path, path) for question in view.questions]
     parts += [_labelled("notice", notice) for notice in view.notices]
     if view.exception is not None:
         parts.append(_labelled("error", str(view.exception)))
@@ -197,10 +198,10 @@ def _labelled(label: str, value: Any) -> str:
     return f'<span class="tf-dim">{name}</span><pre>{escape(readable(text))}</pre>'
 
 
-def _question(question: Question, path: str | None) -> str:
+def _question(question: Question, call: str, path: str | None) -> str:
     choices = f" [{' / '.join(question.choices)}]" if question.choices else ""
     text = truncate(f"? {question.text}{choices}", _LONGEST_VALUE)
     return (
         f'<div class="tf-question">{escape(readable(text))}<br>'
-        f"<code>{escape(answer_command(question.id, path))}</code></div>"
+        f"<code>{escape(answer_command(question, call, path))}</code></div>"
     )

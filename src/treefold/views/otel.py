@@ -217,7 +217,7 @@ class Tracing:
         except UnknownNodeError:  # it has just been deleted
             self._finished.add(row.id)
         except Exception as error:  # noqa: BLE001 - no error here may affect the run
-            self._warn_once(f"tree {row.id} is skipped: {error!r}")
+            self._warn_once(f"run {row.number} is skipped: {error!r}")
             self._finished.add(row.id)
         if not row.open:
             self._finished.add(row.id)

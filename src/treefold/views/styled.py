@@ -19,6 +19,7 @@ from treefold.core.states import NodeState
 from treefold.core.truncation import truncate
 from treefold.core.views import NodeView
 from treefold.views.folding import CallCounter, CallCounts, CallRow, MoreRow, Row, fold
+from treefold.views.parallel import numbered
 from treefold.views.text import INTERRUPTED_SIGN, SIGNS, elapsed, short, sign_of
 
 Line = list[Segment]
@@ -72,7 +73,6 @@ def styled_lines(
 
 def _call(row: CallRow, room: int) -> Line:
     view = row.view
-    number = f"{view.path} ∥{view.sequence} " if row.tied else f"{view.path} "
     style = _STYLES[view.state] if view.interrupted_at is None else _ERROR
     sign = Segment(f"{sign_of(view)} ", style)
     if view.questions:
@@ -80,7 +80,7 @@ def _call(row: CallRow, room: int) -> Line:
     head = [
         Segment(_lead(row.lead, room), _DIM),
         sign,
-        Segment(number, _DIM),
+        Segment(f"{numbered(view.path, row.place)} ", _DIM),
         Segment(truncate(printable(view.fn), 40), _NAME),
     ]
     more = [Segment(f" +{row.hidden:,}", _DIM)] if row.hidden else []

@@ -4,7 +4,6 @@ Text of functions and models is escaped: it cannot move the cursor or change col
 """
 
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
@@ -15,6 +14,7 @@ from treefold.core.states import NodeState
 from treefold.core.truncation import truncate, truncated_repr
 from treefold.core.views import NodeView
 from treefold.views.liveness import end_of
+from treefold.views.parallel import Place, numbered, places_in
 
 SIGNS: Final = {
     NodeState.Waiting: "·",
@@ -36,8 +36,8 @@ def render(
 ) -> str:
     """Return *view* and the calls below it, one line per call, none longer than *width*.
 
-    Each line begins with the state and the path; calls that were requested in parallel have the
-    number that they share. A running agent has its status. Tokens and cost include all calls below.
+    Each line begins with the state and the path; ``∥2/4`` is the second of four calls that were
+    requested in parallel. A running agent has its status. Tokens and cost include all calls below.
     *now* is the end of calls that are still running. Only the first *most* calls are shown.
 
     Example:
@@ -59,29 +59,28 @@ def render(
 
 
 def _lines(top: NodeView, width: int, now: datetime) -> Iterator[str]:
-    stack = [(top, "", "", False)]
+    stack: list[tuple[NodeView, str, str, Place | None]] = [(top, "", "", None)]
     while stack:
-        view, lead, below, tied = stack.pop()
+        view, lead, below, place = stack.pop()
         time = _time(view, now)
-        yield truncate(lead + _line(view, tied=tied), width - len(time)) + time
-        together = Counter(child.sequence for child in view.children)
+        yield truncate(lead + _line(view, place), width - len(time)) + time
+        places = places_in(view.children)
         last = view.children[-1] if view.children else None
         stack.extend(
             (
                 child,
                 below + ("└─ " if child is last else "├─ "),
                 below + ("   " if child is last else "│  "),
-                together[child.sequence] > 1,
+                places.get(child.path),
             )
             for child in reversed(view.children)
         )
 
 
-def _line(view: NodeView, *, tied: bool) -> str:
+def _line(view: NodeView, place: Place | None) -> str:
     room = 60 if view.exception is None else 20  # the reason of a failure matters more
     args = ", ".join(f"{_name(name)}={short(value, room)}" for name, value in view.inputs.items())
-    number = f"{view.path} ∥{view.sequence}" if tied else view.path
-    line = f"{sign_of(view)} {number} {_name(view.fn)}({args})"
+    line = f"{sign_of(view)} {numbered(view.path, place)} {_name(view.fn)}({args})"
     if view.state is NodeState.Success and view.outputs is not None:
         line += f" → {short(view.outputs)}"
     elif view.exception is not None:

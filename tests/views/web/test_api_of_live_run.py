@@ -28,7 +28,7 @@ def viewer(driver: Driver) -> Iterator[Viewer]:
 
 
 def rows(driver: Driver, id: object) -> list[dict[str, Any]]:
-    return treefold("tree", id, "--json", "--store", driver.file).json
+    return treefold("tree", f"node:{id}", "--json", "--store", driver.file).json
 
 
 # --- reading

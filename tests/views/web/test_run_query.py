@@ -44,7 +44,6 @@ def ids(query: RunQuery) -> list[int]:
         (RunQuery(function="deliver"), [2, 4]),
         (RunQuery(function="deliver", state="success"), [4]),
         (RunQuery(text="nightly"), [2]),
-        (RunQuery(text="node 4"), [4]),
         (RunQuery(text="nothing has this"), []),
         (RunQuery(newest=3), [1, 2, 3]),
         (RunQuery(about=2), [2, 4]),
@@ -61,7 +60,6 @@ def test_counts_leave_out_their_own_filter():
     assert found["states"] == {"error": 1, "success": 1}
     assert found["functions"] == {"report": 1, "deliver": 1}
     assert (found["total"], found["open"], found["matching"]) == (5, 2, 1)
-    assert found["sources"] == {"2": 2}
 
 
 def test_pages_begin_with_the_newest_and_there_is_always_one():

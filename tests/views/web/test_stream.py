@@ -261,7 +261,6 @@ def test_without_a_tree_only_the_runs_and_questions_are_told(
         assert first.event == "trees"
         assert first.data == {
             "trees": [],
-            "sources": {},
             "total": 0,
             "open": 0,
             "matching": 0,

@@ -59,7 +59,7 @@ class Screen:
 
 
 def tree(driver: Driver, id: int) -> list[dict[str, Any]]:
-    return unnumbered(treefold("tree", id, "--json", "--store", driver.file).json)
+    return unnumbered(treefold("tree", f"node:{id}", "--json", "--store", driver.file).json)
 
 
 def unnumbered(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from decimal import Decimal
 from typing import Final, Protocol
 
+from treefold.core.address import address
 from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.agent_events import RequestFailed, ResponseCompleted
 from treefold.core.budget import Budget
@@ -80,7 +81,7 @@ class Account:
     def name(self) -> str:
         """The owner of the budget, for messages."""
         owner = self.owner
-        return "the runtime" if owner is None else f"{owner.function.name} (path {owner.path})"
+        return "the runtime" if owner is None else f"{owner.function.name} ({address(owner.path)})"
 
     @property
     def taken_over(self) -> "Spent":

@@ -16,6 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
+from treefold.core.address import address
 from treefold.core.call_keys import of_content
 from treefold.core.call_request import CallRequest
 from treefold.core.errors import (
@@ -284,7 +285,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         """Raise ClosedError if it can make no more calls."""
         if self.has_ended or (self.child_calls is not None and self.child_calls.closed):
             raise ClosedError(
-                f"{self.function.name} (path {self.path}) has ended and can make no more calls;"
+                f"{self.function.name} ({address(self.path)}) has ended and can make no more calls;"
                 " await what it starts before it returns"
             )
 
@@ -325,7 +326,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         """Publish a value of this call, and pass it to the sink of its request."""
         if self.has_ended:
             raise ClosedError(
-                f"{self.function.name} (path {self.path}) has ended; it sends no more"
+                f"{self.function.name} ({address(self.path)}) has ended; it sends no more"
             )
         if self._repeated:
             self._repeated -= 1
@@ -353,7 +354,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
                     caller.waiting_on = None
             if not is_over:
                 raise TimeoutError(
-                    f"{self.function.name} (path {self.path}) has not ended in {timeout} s;"
+                    f"{self.function.name} ({address(self.path)}) has not ended in {timeout} s;"
                     " it still runs: wait again, or cancel it"
                 )
         if self.exception is None:
@@ -384,7 +385,8 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         asking, parent = RunContext.active.get(None), self.parent
         if asking is not None:
             if asking is self.context:
-                raise UsageError(f"{self.function.name} (path {self.path}) cannot wait for itself")
+                name = f"{self.function.name} ({address(self.path)})"
+                raise UsageError(f"{name} cannot wait for itself")
             if parent is not None and asking is parent.context:
                 return parent, True
             # This call may need a lease, so the call that waits here gives its own up.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from treefold.core.address import address
 from treefold.core.agent_events import NoticeGiven
 from treefold.core.call_request import Concluded
 from treefold.core.errors import CallTimeoutError, RecursionDepthError
@@ -184,7 +185,7 @@ async def _stop_after(node: CallNode, seconds: float, stop: Callable[[], None]) 
 
 def _time_out(node: CallNode, timeout: float) -> None:
     reason = f"it took longer than {timeout} s"
-    error = CallTimeoutError(f"{node.function.name} (path {node.path}): {reason}")
+    error = CallTimeoutError(f"{node.function.name} ({address(node.path)}): {reason}")
     node.fail_with(error, reason, StopCause.Timeout)
 
 
@@ -235,7 +236,7 @@ def _leave_unclaimed(node: CallNode) -> None:
         reason = f"{node.function.name} did not ask for it again"
         child.cancel_on_loop(reason, cause=StopCause.Unclaimed)
     if node.cancel_reason is None:
-        names = ", ".join(f"{child.function.name} (path {child.path})" for child in left)
+        names = ", ".join(f"{child.function.name} ({address(child.path)})" for child in left)
         text = f"these calls of an earlier process were not asked for again: {names}"
         indexes = tuple(child.index for child in left)
         node.tree.publish(NoticeGiven(node.id, text, indexes))

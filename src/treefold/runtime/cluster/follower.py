@@ -5,6 +5,7 @@ import logging
 from collections.abc import Collection
 from contextlib import suppress
 
+from treefold.core.address import address
 from treefold.core.errors import ClosedError, StoreError
 from treefold.core.events import Event
 from treefold.core.shared_store import SharedStore
@@ -133,7 +134,7 @@ class Follower:
         try:
             events = await in_thread(replica.read)
         except StoreError as error:
-            log.debug("node %d cannot be read: %s", root.id, error)
+            log.debug("%s cannot be read: %s", address(root.path), error)
             return
         # It may have been forgotten meanwhile, because this process runs it.
         if self._replicas.get(root.id) is replica:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+from treefold.core.address import address
 from treefold.core.shared_store import Ownership
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import is_parked, subtree
@@ -134,7 +135,8 @@ class Run:
             return "its dependencies were given in this process"
         for node in self._remote_calls.run_with(self.root):
             if _must_not_repeat(node):
-                return f"{node.function.name} (path {node.path}) has begun and must not run again"
+                name = f"{node.function.name} ({address(node.path)})"
+                return f"{name} has begun and must not run again"
         return None
 
 

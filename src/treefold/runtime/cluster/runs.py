@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
+from treefold.core.address import address
 from treefold.core.agent_events import NoticeGiven
 from treefold.core.errors import ClosedError, FencedError, InvalidValueError, StoreError
 from treefold.core.events import Event
@@ -141,7 +142,7 @@ class Runs:
             try:
                 run = await self._adopt(node)
             except (StoreError, ClosedError) as error:
-                log.warning("tree %d is taken later: %s", node, error)
+                log.warning("node:%d is taken later: %s", node, error)
                 return Taken.Later
             finally:
                 self._taking.discard(node)
@@ -182,7 +183,7 @@ class Runs:
                 raise
             except StoreError as error:
                 if not was_refused:
-                    log.warning("tree %d is taken later: %s", node, error)
+                    log.warning("node:%d is taken later: %s", node, error)
                 was_refused = True
                 await asyncio.sleep(RETRY)
 
@@ -219,7 +220,7 @@ class Runs:
             # Nothing has run yet, so no call is made before a pause is in force.
             self._execute_early(root, read.messages, "pause", partial(_pause, root))
         self._host.commands.wake()
-        self._host.spawn(self._attend(run), f"tree {root.id}")
+        self._host.spawn(self._attend(run), f"the drive of {address(root.path)}")
         return run
 
     async def _hold_back(
@@ -281,7 +282,7 @@ class Runs:
         assert isinstance(journal, DriveJournal)  # as in every shared store
         self._source.own_in_place(node.id, journal)
         run = self._new_run(journal, node, ownership)
-        self._host.spawn(self._attend_in_place(run), f"call {node.id}")
+        self._host.spawn(self._attend_in_place(run), f"the drive of {address(node.path)}")
         return run
 
     async def _attend_in_place(self, run: Run) -> None:
@@ -523,7 +524,7 @@ class Runs:
             return
         self._lost.add(node)
         drive.refusal = drive.refusal or FencedError(
-            self._store.name, f"another worker runs tree {root.tree.id} now; attach to watch it"
+            self._store.name, f"another worker runs {address(root.path)} now; attach to watch it"
         )
         journal = root.tree.journal
         assert isinstance(journal, DriveJournal)  # it is owned

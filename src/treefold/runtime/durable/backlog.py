@@ -74,7 +74,7 @@ class Backlog:
         """Raise TooLargeError for what the store would refuse, so that only one call fails."""
         if (size := largest_part(entry)) > largest:
             raise TooLargeError(
-                f"{entry.kind} of node {entry.node} takes {size:,} bytes, and {self._store.name}"
+                f"{entry.kind} of node:{entry.node} takes {size:,} bytes, and {self._store.name}"
                 f" accepts at most {largest:,}: keep it in a file, and pass the path of that"
             )
 

@@ -59,12 +59,12 @@ class JournalEvents:
     def _check(self, *, is_closed: bool) -> None:
         if is_closed:
             raise ClosedError(
-                f"the runtime of tree {self._tree} was closed before the tree had ended; attach to"
+                f"the runtime of node:{self._tree} was closed before the tree had ended; attach to"
                 f" {self._store.name} to see how the next runtime continues it"
             )
         if not self._is_known():
             name = self._store.name
-            raise UnknownNodeError(f"{name} has no tree {self._tree}; it may have been deleted")
+            raise UnknownNodeError(f"{name} has no node:{self._tree}; it may have been deleted")
 
     def _is_known(self) -> bool:
         if self._writer is None:

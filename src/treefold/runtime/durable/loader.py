@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
+from treefold.core.address import address
 from treefold.core.agent_events import NoticeGiven
 from treefold.core.call_request import CallRequest
 from treefold.core.errors import UsageError
@@ -196,7 +197,7 @@ class Loader:
                 function = None if node.has_ended else self.functions.get(node.function.name)
                 change = "" if function is None else what_changed(node.record, function)
                 if change:
-                    return f"{change}, in node {node.id}"
+                    return f"{change}, in {address(node.path)}"
         if self._on_new_code != "adopt":
             for name in self.guarding.changed(root.record, version_of_hook):
                 return f"the hook {name}, which guards it, has changed"

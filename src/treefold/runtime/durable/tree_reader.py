@@ -78,7 +78,7 @@ class TreeReader:
             reader = TreeReader(self._store, event.source, long_texts=self._long_texts)
             reader._with_source = False
             if not (events := reader.read()):
-                raise ValueError(f"{self._store.name} has no tree {event.source}")
+                raise ValueError(f"{self._store.name} has no node:{event.source}")
             forks.append((event, events))
             event = events[0]
         known: list[Event] = []
@@ -93,10 +93,10 @@ def reporting_damage(store: Store, tree: int) -> Generator[None]:
     try:
         yield
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
-        what = f"tree {tree} cannot be read: something in it is wrong ({error!r})"
+        what = f"node:{tree} cannot be read: something in it is wrong ({error!r})"
         raise StoreError(store.name, what) from error
     except (OSError, RecursionError, ValueError) as error:
-        raise StoreError(store.name, f"tree {tree} cannot be read: {error}") from error
+        raise StoreError(store.name, f"node:{tree} cannot be read: {error}") from error
 
 
 @contextmanager
@@ -121,5 +121,5 @@ def read_events(store: Store, tree: int, *, long_texts: bool = True) -> list[Eve
     """
     events = TreeReader(store, tree, long_texts=long_texts).read()
     if not events:
-        raise UnknownNodeError(f"{store.name} has no tree {tree}")
+        raise UnknownNodeError(f"{store.name} has no node:{tree}")
     return events

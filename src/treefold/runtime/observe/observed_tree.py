@@ -79,7 +79,7 @@ class ObservedTree:
             raise unknown_node(self._store, self.id)
         if self._fold is None:
             if not isinstance(events[0], CallRequested):
-                raise StoreError(self._store.name, f"tree {self.id} has lost its first entry")
+                raise StoreError(self._store.name, f"node:{self.id} has lost its first entry")
             self._fold = TreeFold()
         with reporting_damage(self._store, self.id):
             self._fold.apply_all(events)
@@ -97,4 +97,4 @@ class ObservedTree:
 
 def unknown_node(store: Store, id: object) -> UnknownNodeError:
     """Return the error for a node that is not in the journal."""
-    return UnknownNodeError(f"{store.name} has no node {id!r}; it may have been deleted")
+    return UnknownNodeError(f"{store.name} has no node:{id!r}; it may have been deleted")

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Self
 
+from treefold.core.address import address
 from treefold.core.budget import Budget, as_data
 from treefold.core.call_keys import is_continuation, name_in, of_continuation
 from treefold.core.edit import Edit, edit_as_data
@@ -323,7 +324,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         if view.state is NodeState.Success:
             _check_open(view, "resumed")
         elif view.state.final and id != self.tree_of(id):
-            raise UsageError(f"{_named(view)} has ended; resume node {tree}")
+            run = address(view.path.partition(".")[0])
+            raise UsageError(f"{_named(view)} has ended; resume {run}")
         elif not (
             without or _may_resume(view, is_short=budget is not None) or self._is_pause_posted()
         ):
@@ -357,7 +359,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         view = self.get_view(id)
         fitting_response(view.fn, at, edit, is_agent=view.is_agent)
         if at and at > (had := self._tree_of(id).responses(id)):
-            raise InvalidValueError(f"node {id} has had {had} responses, and not {at}")
+            raise InvalidValueError(f"{_named(view)} has had {had} responses, and not {at}")
         if edit is not None and not isinstance(edit.model, str | None):
             raise InvalidValueError(
                 f"an edit for another process must give the name of a model, got {edit.model!r}"
@@ -457,7 +459,7 @@ def _with_budget(budget: Budget | None) -> dict[str, Any]:
 
 
 def _named(view: NodeView) -> str:
-    return f"{view.fn} (node {view.id})"
+    return f"{view.fn} ({address(view.path)})"
 
 
 def _may_resume(view: NodeView, *, is_short: bool) -> bool:

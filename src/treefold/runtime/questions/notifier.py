@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
+from treefold.core.address import address
 from treefold.core.errors import InvalidValueError, TreefoldError
 from treefold.core.events import QuestionNotified
 from treefold.core.notification import Notification
@@ -119,8 +120,8 @@ class Notifier:
             else:
                 return True
         log.warning(
-            "nobody could be told of question %s (%s): %r",
-            notification.question.id,
+            "nobody could be told that %s asks (%s): %r",
+            address(notification.path),
             notification.command,
             failure,
         )
@@ -142,7 +143,7 @@ def _notification(node: CallNode, question: Question) -> Notification:
         run=tree.number,
         path=node.path,
         function=node.function.name,
-        command=answer_command(question.id, path),
+        command=answer_command(question, node.path, path),
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 from functools import partial
 
+from treefold.core.address import address
 from treefold.core.errors import UsageError
 from treefold.core.function import RunContext
 from treefold.core.question import CANCEL, RESUME, Answer, Question, QuestionKey, QuestionKind
@@ -123,7 +124,7 @@ def why_not_paused(node: CallNode) -> str:
     """Return the message that explains why there is nothing to resume in *node*."""
     above = pause_over(node)
     if above is not None:
-        return f"{node!r} is paused because {above.node!r} is: resume node {above.node.id}"
+        return f"{node!r} is paused because {above.node!r} is: resume {address(above.node.path)}"
     return f"{node!r} is not paused, nor is anything below it"
 
 

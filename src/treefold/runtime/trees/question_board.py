@@ -52,7 +52,7 @@ class OpenQuestion:
             try:
                 self.check(answer.text)
             except InvalidValueError as error:
-                fault = f"that does not answer question {self.question.id}: {error}"
+                fault = f"that does not answer the question: {error}"
                 raise InvalidValueError(fault) from None
         return answer
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 from logging import DEBUG, INFO, WARNING
 from typing import Any, Final, Protocol
 
+from treefold.core.address import address, question_address
 from treefold.core.agent_events import NoticeGiven, RequestSent, ResponseCompleted
 from treefold.core.escaping import one_line
 from treefold.core.events import CallEnded, CallStarted, Event, QuestionSettled
@@ -97,10 +98,10 @@ def _settled(_tree: LoggedTree, record: CallRecord, event: QuestionSettled, leve
     asked = (record.asked or {}).get(event.id)
     if event.answer is None:
         return
-    what = f"question {event.id} was answered"
+    what = "its question was answered"
     if event.answer.expired:
         is_awake = asked is not None and not asked.asks_people
-        what = "it has slept" if is_awake else f"nobody answered question {event.id} in time"
+        what = "it has slept" if is_awake else "nobody answered its question in time"
     log.log(level, "%s continues: %s", name_of(record), what)
 
 
@@ -145,15 +146,18 @@ def log_question(tree: LoggedTree, record: CallRecord, question: Question, level
         question.kind.value,
         text,
         choices,
-        answer_command(question.id, None if tree.journal is None else tree.journal.path),
+        answer_command(question, record.path, None if tree.journal is None else tree.journal.path),
     )
 
 
-def answer_command(id: str, path: str | None) -> str:
-    """Return how to answer the question *id*: on the command line if the journal is a file."""
+def answer_command(question: Question, call: str, path: str | None) -> str:
+    """Return how to answer a question of the call at the path *call*.
+
+    It is answered on the command line if the journal is a file, with this *path*.
+    """
     if path is None:
-        return f"runtime.answer({id!r}, TEXT)"
-    return f"treefold answer {id} TEXT {_store_option(path)}"
+        return f"runtime.answer({question.id!r}, TEXT)"
+    return f"treefold answer {question_address(call, question.id)} TEXT {_store_option(path)}"
 
 
 def questions_command(path: str | None) -> str:
@@ -171,7 +175,7 @@ def _store_option(path: str) -> str:
 
 def name_of(record: CallRecord) -> str:
     """Return the name of a call in log messages."""
-    return f"{one_line(record.requested.function, _LONGEST)} (node {record.id}, path {record.path})"
+    return f"{one_line(record.requested.function, _LONGEST)} ({address(record.path)})"
 
 
 def _quoted(tree: LoggedTree, text: str) -> str:

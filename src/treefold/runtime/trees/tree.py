@@ -247,7 +247,7 @@ class Tree:  # noqa: PLR0904 - records, views, those who wait, and bags, under o
         """Return the bag of the node with this id, which is made on first use."""
         with self._lock:
             if self._closed:
-                raise ClosedError(f"the tree of node {id} is gone, and its session bags with it")
+                raise ClosedError(f"the tree of node:{id} is gone, and its session bags with it")
             return self._bags.setdefault(id, SessionBag())
 
     @property

@@ -132,4 +132,4 @@ async def await_next(
 
 
 def _nothing_happened(node: int, seconds: float | None) -> TimeoutError:
-    return TimeoutError(f"nothing happened to node {node} in {seconds} s")
+    return TimeoutError(f"nothing happened to node:{node} in {seconds} s")

@@ -103,19 +103,19 @@ class BatchWriter:
         drive = self._drive(node)
         if drive is None:
             if not _is_new(batch):
-                return self._fenced(f"drive {node} does not exist; its tree may have been deleted")
+                return self._fenced(f"node:{node} does not exist; its tree may have been deleted")
         elif own is None:
             # It was written, and the reply was lost.
-            return self._place(batch.entries[-1]) or self._fenced(f"there already is a tree {node}")
+            return self._place(batch.entries[-1]) or self._fenced(f"there already is a node:{node}")
         elif (drive.owner, drive.epoch) != (worker, own.epoch):
-            return self._fenced(f"drive {node} was released, or another worker has adopted it")
+            return self._fenced(f"node:{node} was released, or another worker has adopted it")
         elif drive.written < batch.written:
             return self._fenced(
-                f"drive {node} has {drive.written} entries where {batch.written} were written"
+                f"node:{node} has {drive.written} entries where {batch.written} were written"
             )
         elif skipped := batch.entries[: drive.written - batch.written]:
             if not (place := self._place(skipped[-1])):
-                return self._fenced(f"drive {node} has other entries than were written")
+                return self._fenced(f"node:{node} has other entries than were written")
             batch = _without(batch, len(skipped))
             if not batch.entries:
                 return place
@@ -150,7 +150,7 @@ class BatchWriter:
                 (entry.node, call.parent, encode_text(call.key)),
             ):
                 return fenced_error(self._name, entry, call)
-        return self._fenced(f"entries of tree {batch.entries[0].tree} were written meanwhile")
+        return self._fenced(f"entries of node:{batch.entries[0].tree} were written meanwhile")
 
     def _uncalled(self, batches: Sequence[Batch]) -> Entry:
         """Return an entry of a node that has no call."""

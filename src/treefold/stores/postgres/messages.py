@@ -29,7 +29,7 @@ class Mailbox:
         except Refused as error:
             if error.code != UNKNOWN_NODE:
                 raise StoreError(self._pool.address.name, str(error)) from None
-            raise UnknownNodeError(f"{self._pool.address.name} has no node {node}") from None
+            raise UnknownNodeError(f"{self._pool.address.name} has no node:{node}") from None
 
     def all(self) -> list[Message]:
         rows = self._pool.fetch("SELECT id, body FROM inbox ORDER BY id")

@@ -252,7 +252,7 @@ def _tree_row(row: tuple[Any, ...]) -> TreeRow:
     is_open, parked, owner, last, wakes = row[-5:]
     call, id = call_of_row(about), row[0]
     if of_state(id, state, ended) != state_crc or of_start(id, started) != started_crc:
-        raise DamagedRowError(f"the state of node {id} has a wrong checksum")
+        raise DamagedRowError(f"the state of node:{id} has a wrong checksum")
     return TreeRow(
         id=id,
         number=call.index,

@@ -84,9 +84,9 @@ def entries_of_rows(rows: Sequence[Sequence[Any]], after: int) -> list[Entry]:
     found = [entry_of_row(row) for _, *row in rows]
     for place, entry in enumerate(found, after + 1):
         if entry.seq != place:
-            raise DamagedRowError(f"entry {place} of tree {entry.tree} is missing")
+            raise DamagedRowError(f"entry {place} of node:{entry.tree} is missing")
     if found and found[-1].seq != rows[0][0]:
-        raise DamagedRowError(f"the last entries of tree {found[0].tree} are missing")
+        raise DamagedRowError(f"the last entries of node:{found[0].tree} are missing")
     return found
 
 
@@ -101,9 +101,9 @@ def entry_of_row(row: Sequence[Any]) -> Entry:
     kind, body = decode_text(kind), decode_text(body)
     settled = None if settled is None else decode_text(settled)
     if of_event(0, tree, node, number, kind, body, at, state, question, settled) != crc:
-        raise DamagedRowError(f"entry {place} of tree {tree} has a wrong checksum")
+        raise DamagedRowError(f"entry {place} of node:{tree} has a wrong checksum")
     if number == 1 and call and call[0] is None:
-        raise DamagedRowError(f"node {node} is missing")
+        raise DamagedRowError(f"node:{node} is missing")
     return Entry(
         tree=tree,
         node=node,
@@ -137,5 +137,5 @@ def call_of_row(row: Sequence[Any]) -> Call:
         inherited=inherited,
     )
     if of_call(id, tree, drive, call) != crc:
-        raise DamagedRowError(f"node {id} has a wrong checksum")
+        raise DamagedRowError(f"node:{id} has a wrong checksum")
     return call

@@ -192,7 +192,7 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
             self._pool.fetch("SELECT delete_tree(%s::bigint)", (tree,))
         except Refused as error:
             errors = {STILL_OPEN: still_open_error(tree), FORKED: forked_error(tree)}
-            errors[UNKNOWN_NODE] = UnknownNodeError(f"{self.name} has no tree {tree}")
+            errors[UNKNOWN_NODE] = UnknownNodeError(f"{self.name} has no node:{tree}")
             raise errors.get(error.code) or StoreError(self.name, str(error)) from None
         self._notifier.notify([tree])
 

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from treefold.core.address import address
 from treefold.core.edit import Edit
 from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError
 from treefold.core.views import NodeView
@@ -89,6 +90,7 @@ class Api:
             _get("/api/journal", self._journal),
             _get("/api/trees", self._trees),
             _get("/api/summaries", self._summarize),
+            _get("/api/runs/{id}", self._run),
             _get("/api/nodes/{id}", self._detail),
             _get("/api/nodes/{id}/parts/{part}", self._part),
             _get("/api/nodes/{id}/stack", self._stack),
@@ -100,7 +102,7 @@ class Api:
             _get("/api/difference", self._difference),
             _get("/api/search", self._search),
             _get("/api/questions", lambda _: {"questions": self._listing.questions()}),
-            _get("/api/forks/{key}", lambda r: {"node": self._observer.forked(r.path["key"])}),
+            _get("/api/forks/{key}", self._forked),
             _post("/api/questions/{id}", self._answer, "text", "args"),
             _post("/api/nodes/{id}/pause", self._pause, "reason"),
             _post("/api/nodes/{id}/cancel", self._cancel, "reason"),
@@ -117,6 +119,19 @@ class Api:
     def _trees(self, request: ApiRequest) -> Any:
         trees = self._listing.trees(self._listing.questions())
         return select(trees, read_query(request.query))
+
+    def _run(self, request: ApiRequest) -> Any:
+        """Find a run by its number, which is in the addresses of pages."""
+        number = parse_id(request.path["id"])
+        for tree in self._observer.trees():
+            if tree.number == number:
+                return {"id": tree.id}
+        raise HTTPException(404, f"there is no run {request.path['id'][:100]}")
+
+    def _forked(self, request: ApiRequest) -> Any:
+        node = self._observer.forked(request.path["key"])
+        number = None if node is None else int(self._observer.get_view(node).path)
+        return {"node": node, "number": number}
 
     def _summarize(self, request: ApiRequest) -> Any:
         ids = [parse_id(id) for id in request.query.get("ids", "").split(",", _MOST_SUMMARIES)]
@@ -143,7 +158,8 @@ class Api:
         view, part = self._view(request.node()), parse_id(request.path["part"])
         parts = len(view.transcript) + bool(view.system)
         if part is None or part >= parts:
-            raise HTTPException(404, f"the transcript of node {view.id} has {parts} parts, from 0")
+            what = f"the transcript of {address(view.path)} has {parts} parts, from 0"
+            raise HTTPException(404, what)
         return {"text": data.part_text(view, part)}
 
     def _stack(self, request: ApiRequest) -> Any:

@@ -25,9 +25,16 @@ class Listing:
         """Return all runs, newest last; *questions* are the open ones."""
         counts = Counter(question["tree"] for question in questions)
         interrupted = self._observer.interrupted()
+        trees = self._observer.trees()
+        numbers = {tree.id: tree.number for tree in trees}
         return [
-            data.tree(tree, counts[tree.id], interrupted=tree.id in interrupted)
-            for tree in self._observer.trees()
+            data.tree(
+                tree,
+                counts[tree.id],
+                source=numbers.get(tree.source),
+                interrupted=tree.id in interrupted,
+            )
+            for tree in trees
         ]
 
     def questions(self) -> list[dict[str, Any]]:

@@ -34,8 +34,7 @@ def select(trees: Sequence[Mapping[str, Any]], query: RunQuery) -> dict[str, Any
     """Return the page of *trees* that *query* asks for, oldest first as they are, and counts.
 
     The counts of states are those without the filter by state, and likewise for functions.
-    ``first`` is the position of the newest run on the page, and ``sources`` has the numbers of the
-    runs that those on the page were forked from, by id.
+    ``first`` is the position of the newest run on the page.
     """
     states: Counter[str] = Counter()
     functions: Counter[str] = Counter()
@@ -53,10 +52,8 @@ def select(trees: Sequence[Mapping[str, Any]], query: RunQuery) -> dict[str, Any
     page = min(query.page, pages)
     end = len(matching) - (page - 1) * PAGE
     shown = matching[max(0, end - PAGE) : end]
-    sources = {tree["source"] for tree in shown}
     return {
         "trees": shown,
-        "sources": {str(tree["id"]): tree["number"] for tree in trees if tree["id"] in sources},
         "total": len(trees),
         "open": sum(tree["open"] for tree in trees),
         "matching": len(matching),
@@ -85,4 +82,4 @@ def _kind(tree: Mapping[str, Any]) -> str:
 
 
 def _text(tree: Mapping[str, Any]) -> str:
-    return f"{tree['number']} node {tree['id']} {tree['function']} {tree['key']} {tree['state']}"
+    return f"{tree['number']} {tree['function']} {tree['key']} {tree['state']}"

@@ -48,7 +48,7 @@ async function resume(row, context) {
   }
   showToast(`It resumes as a new run, which shares everything done so far.${context.pendingNote()}`);
   const isNew = (tree) => !before.has(tree.id) && tree.source === row.id;
-  await openWhenFound(() => context.trees().find(isNew)?.id, context);
+  await openWhenFound(() => context.trees().find(isNew)?.number, context);
 }
 
 function cancel(row, context, name) {
@@ -199,19 +199,19 @@ function choice(ways, changed) {
   };
 }
 
-/** Open a run as soon as find() gives its id. */
+/** Open a run as soon as find() gives its number. */
 async function openWhenFound(find, context) {
   for (let polls = 0; polls < MOST_POLLS; polls += 1) {
     await new Promise((resolve) => { setTimeout(resolve, POLL_INTERVAL); });
-    let id = null;
+    let number = null;
     try {
-      id = await find();
+      number = await find();
     } catch (error) {
       showToast(error.message, { wrong: true });
       return;
     }
-    if (id) {
-      context.open(id);
+    if (number) {
+      context.open(number);
       return;
     }
   }
@@ -219,8 +219,8 @@ async function openWhenFound(find, context) {
 }
 
 /** Choose a run to compare with: its source and its forks first, then the newest; or one that is searched. */
-export async function chooseOther(id, context, compare) {
-  const related = context.trees().filter((tree) => tree.id !== id).reverse();
+export async function chooseOther(run, context, compare) {
+  const related = context.trees().filter((tree) => tree.number !== run).reverse();
   const select = make("select", { size: "9" });
   const search = make("input", { type: "search", autocomplete: "off" });
   let asked = 0;
@@ -230,11 +230,11 @@ export async function chooseOther(id, context, compare) {
     const { trees } = await context.source.runs({ q });
     if (number !== asked) return;
     const first = q ? [] : related;
-    const known = new Set([id, ...first.map((tree) => tree.id)]);
-    const found = [...first, ...trees.reverse().filter((tree) => !known.has(tree.id))];
+    const known = new Set([run, ...first.map((tree) => tree.number)]);
+    const found = [...first, ...trees.reverse().filter((tree) => !known.has(tree.number))];
     replaceContent(select, found.map((tree, at) => make(
       "option",
-      { value: tree.id, selected: at === 0 },
+      { value: tree.number, selected: at === 0 },
       [tree.number, oneLine(tree.function), tree.key && `“${oneLine(tree.key)}”`, tree.state, when(tree.started)]
         .filter(Boolean).join("  "),
     )));
@@ -243,7 +243,7 @@ export async function chooseOther(id, context, compare) {
   if (!await attempt(list)) return;
   await openForm(
     {
-      title: `Compare run ${context.trees().find((tree) => tree.id === id)?.number ?? ""} with`,
+      title: `Compare run ${run} with`,
       fields: [
         field("Find a run", search, "By its number, function, key or state."),
         field("Run", select),
@@ -251,7 +251,7 @@ export async function chooseOther(id, context, compare) {
       action: "Compare",
       submit: async () => {
         if (!select.value) throw new Error("Choose a run.");
-        compare(Number(select.value));
+        compare(run, Number(select.value));
       },
     },
   );

@@ -25,7 +25,8 @@ class App {
   runs = null; // those that the server has sent, until then null
   questions = [];
   driven = true;
-  #runs = new Map();
+  #runs = new Map(); // by number
+  #ids = new Map(); // of top-level calls, by the number of their run
   #received = []; // the questions that the server has sent
   #answering = new Set(); // the ids of those whose answer is on its way: it may be refused
   #openQuestions = null; // the ids of the questions, once they are known
@@ -33,7 +34,7 @@ class App {
   #stop = () => {};
   #announced = new Set();
   #state = ""; // of the connection
-  #missing = null; // the run that was not found last: {id, wait}, in milliseconds
+  #missing = null; // the run that was not found last: {number, wait}, in milliseconds
   #retry = 0; // the timer that tries it again
 
   constructor(source) {
@@ -44,14 +45,14 @@ class App {
       otherRuns: () => (this.runs?.total ?? 0) > 1,
       detail: (id) => source.detail(id),
       pendingNote: () => (this.driven ? "" : ` ${LATER}`),
-      open: (id) => this.go(`#/run/${id}`),
+      open: (number) => this.go(`#/run/${number}`),
       compare: (a, b) => this.go(`#/compare/${a}/${b}`),
       go: (address) => this.go(address),
       isOpenQuestion: (id) => this.#openQuestions?.has(id) ?? true,
       answering: (id, isOnItsWay) => this.#noteAnswering(id, isOnItsWay),
       questionOf: (id) => this.questions.find(({ node }) => node === id),
-      isPaused: (row, tree) => this.questions.some(
-        (one) => one.kind === "paused" && one.tree === tree && `${one.path}.`.startsWith(`${row.path}.`),
+      isPaused: (row) => this.questions.some(
+        (one) => one.kind === "paused" && `${one.path}.`.startsWith(`${row.path}.`),
       ),
     };
     this.#build();
@@ -144,7 +145,7 @@ class App {
     this.#updateQuestions({ questions: await this.source.questions() });
     const { trees } = this.runs;
     if (trees.length === 1 && !location.hash.startsWith("#/run/")) history.replaceState(
-      null, "", `#/run/${trees[0].id}`
+      null, "", `#/run/${trees[0].number}`
     );
     this.route();
   }
@@ -170,13 +171,14 @@ class App {
   }
 
   /** Say that there is no such run, until it is listed. */
-  #showNotFound(id, why) {
+  #showNotFound(number, why) {
     this.#view?.close?.();
     this.#view = null;
-    this.#runs.delete(id);
-    const { id: last, wait } = this.#missing ?? {};
-    this.#missing = { id, wait: last === id ? Math.min(wait * 2 || SECOND_TRY, LATEST_TRY) : 0 };
-    this.#follow(null, { about: id });
+    this.#runs.delete(number);
+    const { number: last, wait } = this.#missing ?? {};
+    this.#missing = { number, wait: last === number ? Math.min(wait * 2 || SECOND_TRY, LATEST_TRY) : 0 };
+    const id = this.#ids.get(number);
+    this.#follow(null, id ? { about: id } : {});
     replaceContent(
       this.main,
       make(
@@ -204,14 +206,37 @@ class App {
     this.#closeQuestions();
     if (page === "run" && number(rest[0])) {
       const tab = ["timeline", "flame", "time"].includes(rest[1]) ? rest[1] : "tree";
-      this.#showRun(
-        number(rest[0]), { tab, node: number(given.get("node")), from: number(given.get("from")) }
-      );
-    } else if (page === "compare" && number(rest[0]) && number(rest[1])) this.#showCompare(
-      number(rest[0]), number(rest[1])
-    );
+      const where = { tab, call: given.get("call"), from: given.get("from") };
+      this.#found([number(rest[0])], ([id]) => this.#showRun(number(rest[0]), id, where));
+    } else if (page === "compare" && number(rest[0]) && number(rest[1])) {
+      const runs = [number(rest[0]), number(rest[1])];
+      this.#found(runs, (ids) => this.#showCompare(runs, ids));
+    }
     else if (page === "totals") this.#showTotals();
     else this.#showRuns(Object.fromEntries(given));
+  }
+
+  /** Call show with the ids of runs, at once if they are known. */
+  async #found(numbers, show) {
+    const wanted = location.hash;
+    clearTimeout(this.#retry);
+    for (const number of numbers) {
+      if (this.#ids.has(number)) continue;
+      try {
+        this.#ids.set(number, await this.source.find(number));
+      } catch (error) {
+        if (location.hash !== wanted) return;
+        if (error.status === 401) this.#askForToken();
+        else if (error.status < 500) this.#showNotFound(number, error.message);
+        else {
+          this.#connected("reconnecting");
+          this.#retry = setTimeout(() => this.route(), SECOND_TRY);
+        }
+        return;
+      }
+      if (location.hash !== wanted) return;
+    }
+    show(numbers.map((number) => this.#ids.get(number)));
   }
 
   #swap(view) {
@@ -227,7 +252,7 @@ class App {
       this.#swap(new RunsView({
         source: this.source,
         query,
-        open: (id) => this.go(`#/run/${id}`),
+        open: (number) => this.go(`#/run/${number}`),
         change: (changed) => {
           history.replaceState(null, "", runsAddress(changed));
           this.route();
@@ -239,13 +264,13 @@ class App {
     this.#follow(null, query);
   }
 
-  #showRun(id, where) {
-    if (!(this.#view instanceof RunView) || this.#view.tree.id !== id) {
-      const tree = this.#runs.get(id) ?? new Tree(id);
+  #showRun(number, id, where) {
+    if (!(this.#view instanceof RunView) || this.#view.tree.number !== number) {
+      const tree = this.#runs.get(number) ?? new Tree(id, number);
       if (this.#openQuestions) tree.setQuestions(this.#openQuestions);
       this.#setRun(tree);
-      this.#runs.delete(id);
-      this.#runs.set(id, tree);
+      this.#runs.delete(number);
+      this.#runs.set(number, tree);
       if (this.#runs.size > KEPT) this.#runs.delete(this.#runs.keys().next().value);
       this.#swap(new RunView(tree, this.context));
       this.#follow(tree);
@@ -260,9 +285,10 @@ class App {
     this.#follow(null);
   }
 
-  #showCompare(a, b) {
+  #showCompare(runs, ids) {
+    const [a, b] = runs;
     if (this.#view instanceof DifferenceView && this.#view.a === a && this.#view.b === b) return;
-    this.#swap(new DifferenceView(a, b, this.context));
+    this.#swap(new DifferenceView(runs, ids, this.context));
     this.#follow(null);
   }
 
@@ -297,7 +323,7 @@ class App {
     this.#drawConnection();
     if (state !== "refused") return;
     if (status === 401) this.#askForToken();
-    else if (status === 404 && tree) this.#showNotFound(tree.id, why);
+    else if (status === 404 && tree) this.#showNotFound(tree.number, why);
     else showToast(sentence(why), { wrong: true });
   }
 
@@ -319,6 +345,7 @@ class App {
 
   #updateTrees(runs) {
     this.runs = runs;
+    for (const tree of runs.trees) this.#ids.set(tree.number, tree.id);
     this.driven = runs.driven ?? this.driven;
     this.noProgramBanner.hidden = this.driven || !this.source.live || !runs.open;
     for (const tree of this.#runs.values()) this.#setRun(tree);
@@ -330,8 +357,8 @@ class App {
 
   /** Show a run that was not found once it is listed; not at once if it is not found although it is. */
   #retryMissing() {
-    const { id, wait } = this.#missing ?? {};
-    if (!this.runs.trees.some((tree) => tree.id === id)) return;
+    const { number, wait } = this.#missing ?? {};
+    if (!this.runs.trees.some((tree) => tree.number === number)) return;
     clearTimeout(this.#retry);
     this.#retry = setTimeout(() => this.#view ?? this.route(), wait);
   }
@@ -393,12 +420,12 @@ class App {
     const there = new Map([...this.questionsPanel.children].map((card) => [card.dataset.question, card]));
     for (const question of this.questions.slice(0, MOST)) {
       if (there.delete(question.id)) continue;
-      const tree = question.tree ?? this.runs?.trees[0]?.id;
+      const { path, fn } = question;
       const link = make(
         "a",
-        { href: `#/run/${tree}?node=${question.node}` },
-        make("span.path", {}, question.path ?? ""),
-        make("bdi", {}, oneLine(question.fn ?? `node ${question.node}`)),
+        { href: `#/run/${path.replace(/\..*/, "")}?call=${path}` },
+        make("span.path", {}, path),
+        make("bdi", {}, oneLine(fn)),
       );
       this.questionsPanel.append(questionCard(question, link, this.context));
     }

@@ -49,13 +49,19 @@ function sharedMark(row, source) {
   if (!source.live) return make("span.shared", { title: label }, icon("fork", label));
   return make(
     "a.shared",
-    { href: `#/run/${source.id}?node=${row.shared}`, title: `${label}: show it there`, tabindex: "-1" },
+    { href: sharedAddress(row, source), title: `${label}: show it there`, tabindex: "-1" },
     icon("fork", label),
   );
 }
 
-function redrawCall(cell, item, sourceOf) {
+/** The address of a call that a fork shares, in the run that was forked: its path differs in the number. */
+export function sharedAddress(row, source) {
+  return `#/run/${source.number}?call=${row.path.replace(/^\d+/, source.number)}`;
+}
+
+function redrawCall(cell, item, { sourceOf, placeOf }) {
   const { row } = item;
+  const place = placeOf(row);
   const [toggle, state, path, tie, kind, fn, args, shared] = cell.children;
   const source = row.shared === undefined ? null : sourceOf();
   replaceContent(shared, source && sharedMark(row, source));
@@ -64,23 +70,26 @@ function redrawCall(cell, item, sourceOf) {
   toggle.classList.toggle("open", item.expanded === true);
   setState(state, row.questions.length ? "asking" : row.state);
   setText(path, row.path);
-  setText(tie, row.tied ? `∥${row.sequence}` : "");
-  tie.title = row.tied ? `requested in parallel with its neighbours, all with number ${row.sequence}` : "";
+  setText(tie, place ? `∥${place.join("/")}` : "");
+  tie.title = place ? `${place[0]} of ${place[1]} calls that were requested in parallel` : "";
   if (row.agent !== (kind.childElementCount > 0)) replaceContent(kind, row.agent ? icon("agent", "agent") : null);
   setText(fn, oneLine(row.fn));
   setText(args, `(${oneLine(row.args)})`);
 }
 
-function redrawTree({ textOf, askedOf, sourceOf }) {
+function redrawTree({ textOf, askedOf, sourceOf, placeOf }) {
   return (cells, item, element) => {
     const { row } = item;
     const [call, outcome, tokens, cost, time] = cells;
     const text = !LIVE.has(row.state) ? "" : row.questions.length ? askedOf(row) : textOf(row.id);
-    if (element.drawn !== row || element.text !== text || element.open !== item.expanded) {
+    const place = String(placeOf(row));
+    const isDrawn = element.drawn === row && element.place === place;
+    if (!isDrawn || element.text !== text || element.open !== item.expanded) {
       element.drawn = row;
+      element.place = place;
       element.text = text;
       element.open = item.expanded;
-      redrawCall(call, item, sourceOf);
+      redrawCall(call, item, { sourceOf, placeOf });
       redrawOutcome(outcome, row, text);
       setText(tokens, row.total_tokens ? brief(row.total_tokens) : "");
       tokens.title = row.total_tokens ? spent(row) : "";
@@ -137,15 +146,17 @@ function drawSpan() {
   return [make("div.bar")];
 }
 
-function redrawTimeline({ extentOf, timingOf, sourceOf }) {
+function redrawTimeline({ extentOf, timingOf, sourceOf, placeOf }) {
   return (cells, item, element) => {
     const { row } = item;
     const [call, span, time] = cells;
     const { start, length } = extentOf();
-    if (element.drawn !== row || element.open !== item.expanded) {
+    const place = String(placeOf(row));
+    if (element.drawn !== row || element.place !== place || element.open !== item.expanded) {
       element.drawn = row;
+      element.place = place;
       element.open = item.expanded;
-      redrawCall(call, item, sourceOf);
+      redrawCall(call, item, { sourceOf, placeOf });
       mark(element, row);
     }
     element.classList.toggle("beside", !item.matches);

@@ -12,8 +12,9 @@ export class DifferenceView {
   #rows = [];
   #chosen = 0;
 
-  constructor(a, b, context) {
-    Object.assign(this, { a, b, context });
+  /** a and b are the numbers of the runs, ids those of their top-level calls. */
+  constructor([a, b], ids, context) {
+    Object.assign(this, { a, b, ids, context });
     this.only = make("input", { type: "checkbox", change: () => this.#show() });
     this.count = make("p.count", { role: "status" });
     this.both = make("div.both", { "aria-live": "off" });
@@ -29,7 +30,7 @@ export class DifferenceView {
       moved: (item) => this.#open(item),
       opened: (item) => this.#open(item),
     });
-    this.links = [a, b].map((id) => make("a", { href: `#/run/${id}`, title: `node ${id}` }));
+    this.links = [a, b].map((number) => make("a", { href: `#/run/${number}` }, String(number)));
     this.element = make("section.compare", { "aria-labelledby": "compare-title" },
       make(
         "div.bar-line",
@@ -46,18 +47,11 @@ export class DifferenceView {
         make("label.check", {}, this.only, "Only what differs"),
       ),
       this.totals, this.grid.element, this.both);
-    this.#name(`of node ${a}`, `of node ${b}`);
-    this.#load();
-  }
-
-  /** Label both sides with the numbers of the runs, which the paths of their calls begin with. */
-  #name(a, b) {
     this.names = [`Run ${a}`, `Run ${b}`];
-    setText(this.links[0], a);
-    setText(this.links[1], b);
     setText(this.grid.head.children[0], this.names[0]);
     setText(this.grid.head.children[2], this.names[1]);
     document.title = `Run ${a} beside run ${b} · treefold`;
+    this.#load();
   }
 
   close() {
@@ -66,9 +60,8 @@ export class DifferenceView {
 
   async #load() {
     try {
-      const { rows, same } = await this.context.source.difference(this.a, this.b);
+      const { rows, same } = await this.context.source.difference(...this.ids);
       this.#rows = rows.map((row, index) => ({ ...row, index }));
-      if (rows[0]?.a && rows[0].b) this.#name(rows[0].a.path, rows[0].b.path);
       const differing = rows.filter((row) => !row.same).length;
       setText(
         this.count,
@@ -136,7 +129,7 @@ export class DifferenceView {
         stateIcon(detail.state),
         make(
           "a",
-          { href: `#/run/${run}?node=${detail.id}` },
+          { href: `#/run/${run}?call=${detail.path}` },
           make("span.path", {}, detail.path),
           make("bdi", {}, oneLine(detail.fn)),
         ),
@@ -159,7 +152,7 @@ export class DifferenceView {
       {
         id: detail.id,
         source: this.context.source,
-        link: (node) => `#/run/${run}?node=${node}`,
+        link: (node, path) => `#/run/${run}?call=${path}`,
         row: () => undefined,
         fork: null,
       },

@@ -20,17 +20,26 @@ export class EmbeddedSource {
     return { trees, total: trees.length, driven: false };
   }
 
+  /** The id of the top-level call of a run. */
+  async find(number) {
+    const found = this.data.trees.find((tree) => tree.number === number);
+    if (!found) throw Object.assign(new Error(`Run ${number} is not in this file.`), { status: 404 });
+    return found.id;
+  }
+
   async summaries(ids) {
     return Object.fromEntries(ids.map((id) => [id, this.data.summary]));
   }
 
   async questions() {
-    return Object.values(this.data.details).flatMap((detail) => detail.questions);
+    return Object.values(this.data.details).flatMap(
+      ({ path, fn, questions }) => questions.map((question) => ({ ...question, path, fn }))
+    );
   }
 
   async detail(id) {
     const detail = this.data.details[id];
-    if (!detail) throw new Error(`Node ${id} is not part of this file.`);
+    if (!detail) throw new Error("This call is not part of this file.");
     return detail;
   }
 

@@ -31,6 +31,11 @@ export class LiveSource {
     return this.#get(`/api/trees?${new URLSearchParams(query)}`);
   }
 
+  /** The id of the top-level call of a run. */
+  async find(number) {
+    return (await this.#get(`/api/runs/${number}`)).id;
+  }
+
   /** What the list shows of some runs beyond their rows, by id. */
   async summaries(ids) {
     return (await this.#get(`/api/summaries?ids=${ids.join(",")}`)).summaries;
@@ -102,8 +107,9 @@ export class LiveSource {
     return (await this.#get(`/api/trees/${tree}/shared?source=${source}`)).nodes;
   }
 
+  /** The number of a fork; null until it is made. */
   async forked(key) {
-    return (await this.#get(`/api/forks/${encodeURIComponent(key)}`)).node;
+    return (await this.#get(`/api/forks/${encodeURIComponent(key)}`)).number;
   }
 
   /**

@@ -2,7 +2,7 @@
 
 import { icon, isTyping, make, replaceContent, setText, stateIcon } from "./dom.js";
 import { actionButtons, chooseOther } from "./actions.js";
-import { callGrid, drawScale, extent } from "./calls.js";
+import { callGrid, drawScale, extent, sharedAddress } from "./calls.js";
 import { DetailView } from "./detail.js";
 import { Finder } from "./finder.js";
 import { FlameView } from "./flame.js";
@@ -31,7 +31,6 @@ export class RunView {
     this.context = {
       ...context,
       tree,
-      isPaused: (row) => context.isPaused(row, tree.id),
       link: (node, from) => this.#address(node, from),
       close: () => this.#closeDetail(),
       timing: () => this.#loadTiming(),
@@ -88,12 +87,20 @@ export class RunView {
 
   // Navigation
 
-  /** Show a tab and a call of this run. */
-  show({ tab = "tree", node = null, from = null }) {
+  /** Show a tab and a call of this run; call and from are paths. */
+  show({ tab = "tree", call = null, from = null }) {
     if (this.tab !== tab) this.#use(tab);
-    this.wanted = { node, from };
-    this.#choose(node, from);
+    this.wanted = { call, from };
+    this.#chooseWanted();
     this.update();
+  }
+
+  /** Choose the call at the path in the address, once it is known. */
+  #chooseWanted() {
+    const { call, from } = this.wanted;
+    const node = call === null ? null : this.tree.idOf(call);
+    this.awaited = call !== null && node === null;
+    if (!this.awaited) this.#choose(node, from === null ? null : this.tree.idOf(from));
   }
 
   #use(tab) {
@@ -122,6 +129,7 @@ export class RunView {
       askedOf: (row) => this.#asked(row),
       extentOf: () => this.#extent(),
       sourceOf: () => this.#source(),
+      placeOf: (row) => this.tree.place(row),
       timingOf: () => this.#timing,
       moved: (item) => this.#isWide() && this.#select(item.row.id),
       opened: (item, { byKey = false } = {}) => {
@@ -202,20 +210,25 @@ export class RunView {
   #address(node, from = null, tab = this.tab) {
     const place = tab === "tree" ? "" : `/${tab}`;
     const query = new URLSearchParams();
-    if (node) query.set("node", node);
-    if (from) query.set("from", from);
-    return `#/run/${this.tree.id}${place}${query.size ? `?${query}` : ""}`;
+    const path = (id) => this.tree.rows.get(id)?.path;
+    if (path(node)) query.set("call", path(node));
+    if (path(from)) query.set("from", path(from));
+    return `#/run/${this.tree.number}${place}${query.size ? `?${query}` : ""}`;
   }
 
   #turnTo(tab) {
-    this.context.go(this.#address(this.wanted.node, null, tab));
+    this.context.go(this.#address(this.#wantedNode, null, tab));
+  }
+
+  get #wantedNode() {
+    return this.tree.idOf(this.wanted.call);
   }
 
   #select(id, { push = false } = {}) {
     if (push) this.context.go(this.#address(id));
     else {
       history.replaceState(null, "", this.#address(id));
-      this.show({ tab: this.tab, node: id });
+      this.show({ tab: this.tab, call: this.tree.rows.get(id)?.path ?? null });
     }
   }
 
@@ -250,7 +263,7 @@ export class RunView {
   #closeDetail() {
     this.#dropDetail();
     this.element.classList.remove("has-call", "beside");
-    this.wanted = { node: null, from: null };
+    this.wanted = { call: null, from: null };
     history.replaceState(null, "", this.#address(null));
     this.view?.element.focus?.();
   }
@@ -277,8 +290,9 @@ export class RunView {
   #draw() {
     if (!this.drawn && this.tree.top) {
       this.drawn = true;
-      if (!this.#detail && this.wanted.node === null) this.#choose(null, null);
+      if (!this.#detail && this.wanted.call === null) this.#choose(null, null);
     }
+    if (this.awaited) this.#chooseWanted();
     this.#drawHead();
     this.#loadShared();
     this.finder.show(this.tree.counts());
@@ -340,11 +354,10 @@ export class RunView {
     if (!top && !listed) return;
     const state = listed && top && listed.state === top.state ? stateOf(listed) : top?.state ?? listed.state;
     const name = oneLine(top?.fn ?? listed.function);
-    const source = this.context.trees().find((tree) => tree.id === listed?.source);
-    this.#drawIfChanged("title", [name, state, listed?.key, listed?.source, source?.number], () => {
+    this.#drawIfChanged("title", [name, state, listed?.key, listed?.source], () => {
       const key = listed?.key ? make("bdi.key-word", {}, oneLine(listed.key)) : null;
       const forked = listed?.source ? make(
-        "a.fork-of", { href: `#/run/${listed.source}` }, icon("fork"), forkOf(listed, source?.number)
+        "a.fork-of", { href: `#/run/${listed.source_number}` }, icon("fork"), forkOf(listed)
       ) : null;
       replaceContent(
         this.title,
@@ -361,7 +374,6 @@ export class RunView {
       this.facts,
       [
         `run ${top.path}`,
-        `node ${id}`,
         many(this.tree.size, "call"),
         elapsed(top),
         top.total_tokens ? `${brief(top.total_tokens)} tokens` : "",
@@ -377,7 +389,9 @@ export class RunView {
         {
           type: "button",
           click: () => chooseOther(
-            id, this.context, (other) => this.context.compare(Math.min(id, other), Math.max(id, other))
+            this.tree.number,
+            this.context,
+            (a, b) => this.context.compare(Math.min(a, b), Math.max(a, b)),
           ),
         },
         "Compare…",
@@ -390,9 +404,8 @@ export class RunView {
   #source() {
     const listed = this.context.trees().find((tree) => tree.id === this.tree.id);
     if (!listed?.source) return null;
-    const number = this.context.trees().find((tree) => tree.id === listed.source)?.number;
-    const name = number === undefined ? `node ${listed.source}` : `run ${number}`;
-    return { id: listed.source, name, live: this.context.source.live };
+    const number = listed.source_number;
+    return { id: listed.source, number, name: `run ${number}`, live: this.context.source.live };
   }
 
   /** Mark the calls that a fork shares with its source; those that it shares never change. */
@@ -410,10 +423,10 @@ export class RunView {
 
   /** Show the chosen call, if it is shared, in the run that it comes from. */
   #goToSource() {
-    const node = this.tree.shared.get(this.#detail?.id);
+    const row = this.tree.rows.get(this.#detail?.id);
     const source = this.#source();
-    if (node === undefined || !source?.live) return false;
-    this.context.go(`#/run/${source.id}?node=${node}`);
+    if (!this.tree.shared.has(row?.id) || !source?.live) return false;
+    this.context.go(sharedAddress(row, source));
     return true;
   }
 
@@ -497,7 +510,7 @@ export class RunView {
   #lookFor() {
     if (!this.#hasRows) {
       this.#use("tree");
-      history.replaceState(null, "", this.#address(this.wanted.node));
+      history.replaceState(null, "", this.#address(this.#wantedNode));
       this.update();
     }
     this.finder.input.focus();

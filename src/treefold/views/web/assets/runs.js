@@ -42,14 +42,13 @@ export function runsAddress(query) {
 
 export class RunsView {
   #list = null; // what the server sent last
-  #sources = {}; // the numbers of runs that others were forked from, by id
   #summaries = new Map(); // by run: {summary, of, at}
   #loading = false;
   #closed = false;
   #timer = 0;
   #drawn = "";
 
-  /** open(id) opens a run, change(query) shows other runs; source is that of source.js. */
+  /** open(number) opens a run, change(query) shows other runs; source is that of source.js. */
   constructor({ open, change, source, query }) {
     Object.assign(this, { change, source, query });
     this.grid = new Grid({
@@ -61,10 +60,10 @@ export class RunsView {
       key: (tree) => tree.id,
       cells: () => [[], drawFunction(), ...COLUMNS.slice(2).map(() => [])],
       redraw: (cells, tree, element) => {
-        redrawRun(cells, tree, element, this.#sources[tree.source]);
+        redrawRun(cells, tree, element);
         redrawSummary(cells, this.#summaries.get(tree.id)?.summary, element);
       },
-      opened: (tree) => open(tree.id),
+      opened: (tree) => open(tree.number),
     });
     this.grid.rows.painted = () => this.#loadSummaries();
     this.search = make(
@@ -127,7 +126,6 @@ export class RunsView {
   show(list) {
     if (!list) return;
     this.#list = list;
-    this.#sources = list.sources ?? {};
     this.#drawFilters();
     this.#drawCount();
     this.grid.show([...list.trees].reverse());
@@ -263,28 +261,27 @@ export function stateOf(tree) {
   return tree.questions ? "waits for you" : "answered";
 }
 
-/** What a run was forked from; the number is undefined if that run was deleted. */
-export function forkOf(tree, number) {
-  return number === undefined ? `fork of node ${tree.source}` : `fork of run ${number}`;
+/** What a run was forked from. */
+export function forkOf(tree) {
+  return `fork of run ${tree.source_number}`;
 }
 
 function drawFunction() {
   return [make("span.state-slot"), make("bdi.fn"), make("span.names")];
 }
 
-function redrawRun(cells, tree, element, source) {
+function redrawRun(cells, tree, element) {
   const [id, fn, , , state, , , , started, time] = cells;
   if (element.drawn !== tree) {
     element.drawn = tree;
     setText(id, String(tree.number));
-    id.title = `node ${tree.id}`;
     const waiting = tree.open && tree.questions > 0;
     setState(fn.children[0], waiting ? "asking" : tree.state);
     setText(fn.children[1], oneLine(tree.function));
     replaceContent(
       fn.children[2],
       tree.key ? make("bdi.key-word", {}, oneLine(tree.key)) : null,
-      tree.source ? make("span.fork-of", {}, icon("fork"), forkOf(tree, source)) : null,
+      tree.source ? make("span.fork-of", {}, icon("fork"), forkOf(tree)) : null,
     );
     if (waiting) replaceContent(state, make("span.badge", {}, many(tree.questions, "question")));
     else setText(state, stateOf(tree));

@@ -21,7 +21,7 @@ export class TranscriptView {
   #live = null;
 
   /**
-   * id is that of the call; link(node) gives a URL, row(node) a row; fork(k) forks after response k.
+   * id is that of the call; link(node, path) gives a URL, row(node) a row; fork(k) forks after response k.
    * isFormatted: whether texts of the model are shown as Markdown.
    */
   constructor({ id, source, link, row, fork, isFormatted = true }) {
@@ -134,7 +134,7 @@ export class TranscriptView {
           "div.call-line",
           {},
           part.error ? make("span.failed", {}, "failed") : null,
-          this.#nodeLink(part.node),
+          this.#callLink(part),
         ),
         text(),
       ];
@@ -155,20 +155,20 @@ export class TranscriptView {
 
   #call(part) {
     return [
-      make("div.call-line", {}, make("bdi.fn", {}, oneLine(part.name)), this.#nodeLink(part.node)),
+      make("div.call-line", {}, make("bdi.fn", {}, oneLine(part.name)), this.#callLink(part)),
       part.fault ? make("p.failed", {}, make("bdi", {}, oneLine(part.fault))) : null,
       Object.keys(part.args ?? {}).length ? shownValue(part.args, "Arguments") : null,
     ];
   }
 
-  #nodeLink(node) {
+  #callLink({ node, path }) {
     if (node === null || node === undefined) return null;
     const row = this.row(node);
     const element = make("a.node-link", {
-      href: this.link(node),
-      "aria-label": `Go to the call ${row?.path ?? node}`,
+      href: this.link(node, path),
+      "aria-label": `Go to the call ${path}`,
     },
-      row ? stateIcon(row.state) : null, make("span", {}, row?.path ?? `node ${node}`));
+      row ? stateIcon(row.state) : null, make("span", {}, path));
     this.#links.push({ node, element, drawn: row?.state });
     return element;
   }

@@ -17,11 +17,14 @@ export class Tree {
   texts = new Map(); // partial texts of responses, by node
   shared = new Map(); // the nodes of shared calls in the run that was forked, by node
   #children = new Map();
+  #ids = new Map(); // by path
+  #together = new Map(); // the calls that a call requested in parallel, by caller and sequence
   #openQuestions = null; // the ids of the open questions, once they are known
   #interruptedAt = null; // the time of the last event, if the process has ended before the run
 
-  constructor(id) {
-    this.id = id;
+  /** id is that of the top-level call, number that of the run. */
+  constructor(id, number) {
+    Object.assign(this, { id, number });
   }
 
   get top() {
@@ -96,6 +99,24 @@ export class Tree {
     while (at > 0 && indexOf(this.rows.get(siblings[at - 1])) > index) at -= 1;
     siblings.splice(at, 0, row.id);
     this.#children.set(row.parent, siblings);
+    this.#ids.set(row.path, row.id);
+    const group = `${row.parent} ${row.sequence}`;
+    const together = this.#together.get(group) ?? [];
+    this.#together.set(group, together);
+    at = together.length;
+    while (at > 0 && indexOf(this.rows.get(together[at - 1])) > index) at -= 1;
+    together.splice(at, 0, row.id);
+  }
+
+  /** The id of the call at a path; null until it is known. */
+  idOf(path) {
+    return this.#ids.get(path) ?? null;
+  }
+
+  /** Where a call is among those that were requested in parallel with it: [2, 4]; null if it was alone. */
+  place(row) {
+    const together = this.#together.get(`${row.parent} ${row.sequence}`) ?? [];
+    return together.length > 1 ? [together.indexOf(row.id) + 1, together.length] : null;
   }
 
   /** Apply partial text, which replaces everything from a character on. False if a part is missing. */
