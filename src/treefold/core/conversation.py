@@ -130,7 +130,7 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         ...
 
     def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
-        """Return the arguments that a fork substitutes in a call the model asked for, or None."""
+        """Return the arguments that a fork or a person substituted in a call, or None."""
         ...
 
     # What has happened

@@ -177,7 +177,7 @@ def file_of_hook(name: str) -> str:
 def _names_of(handlers: Sequence[HookHandler]) -> list[str]:
     """Return the name of each hook; of several with the same one, the second is "main:approve#2".
 
-    So are called functions that one function has made, and methods of several objects.
+    Closures of one function share a name, and so do objects of one class and their methods.
     """
     known: dict[str, list[HookHandler]] = {}
     names: list[str] = []
