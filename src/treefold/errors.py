@@ -35,7 +35,7 @@ TreefoldError
 │   ├── FileError                 a file is not as the call needs (ValueError)
 │   ├── CancellationException     it was cancelled
 │   ├── RecursionDepthError       a function called itself too often (RecursionError)
-│   ├── QuestionExpiredError      nobody answered in time (TimeoutError)
+│   ├── QuestionExpiredError      a question had no answer in time (TimeoutError)
 │   ├── InDoubtError              it is not known whether it was done; a person chose 'fail'
 │   ├── TooLargeError             one of its values does not fit into the journal (ValueError)
 │   ├── RecordedError             stands for an exception of an earlier process

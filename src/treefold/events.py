@@ -11,7 +11,7 @@ Every call:
     ValueSent: it sent a value before its end.
     CallPaused, CallResumed: it waits for a person or a time, and continues.
     QuestionAsked, QuestionSettled: what it asks a person, and the answer; or when it sleeps.
-    QuestionEscalated, QuestionNotified: somebody else is asked; people were told.
+    QuestionEscalated, QuestionNotified: the next person is asked; ``notify`` was called.
 
 The conversation of an agent with its model:
     ConversationOpened: with which model, and which functions it may call.

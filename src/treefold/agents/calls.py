@@ -186,7 +186,7 @@ class Calls:
             key = f"{QuestionKey.ToolCall}:{made.node.index}"
             if await self._conversation.pause(text, key, [REPORT]) == REPORT:
                 break
-            # A person has said so: nobody else is asked.
+            # A person has decided: no hook and no other person is asked.
             function, args, gate = made.node.function, made.node.inputs, self._forbidden(made.call)
             made.node = self._start(function, made.call, args, gate, batch, again=made.node)
         return failure

@@ -1,4 +1,4 @@
-"""Forms on a terminal: what is asked for in words, and prompts for one field after another."""
+"""Forms on a terminal: the expected answer in words, and prompts for one field after another."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -45,7 +45,7 @@ _LENGTHS: Final[Mapping[str, tuple[str, Callable[[int, int], bool]]]] = {
 
 
 class FormField(NamedTuple):
-    """One field of a form: a property of the object that is asked for."""
+    """One field of a form: a property of the object that the answer has to be."""
 
     name: str
     form: Form

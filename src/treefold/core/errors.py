@@ -469,7 +469,7 @@ class CancellationException(CallError):  # noqa: N818 - the name is part of the 
 
 
 class QuestionExpiredError(CallError, TimeoutError):
-    """Nobody answered a question in time, and it had no default.
+    """A question had no answer in time, and no default.
 
     Example:
         >>> from treefold import CodeFunction, Runtime

@@ -382,7 +382,7 @@ class GuardsLifted(Event):
 class QuestionAsked(Event):
     """The call asked a question and waits for a person to answer it, or sleeps.
 
-    A sleep is a question that nobody is asked (``QuestionKind.Sleep``), and that expires.
+    A sleep is a question to no person (``QuestionKind.Sleep``), which expires.
 
     Example:
         >>> from treefold.events import QuestionAsked

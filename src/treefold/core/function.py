@@ -721,14 +721,14 @@ class RunContext(Injected, Generic[Deps_co]):  # noqa: PLR0904 - the last five a
         ``runtime.questions()`` and answered with ``runtime.answer()``.
 
         Args:
-            default: the answer if nobody answers in time; forms begin with it.
+            default: the answer if no person answers in time; forms begin with it.
             expires: when that is: seconds or a timedelta from now, or a datetime. It holds in
                 whichever process runs the call then.
             to: who is asked, a name of your own; see ``Runtime(notify=...)``.
             escalate: who is asked later if there is no answer, and when.
 
         Raises:
-            QuestionExpiredError: nobody answered in time, and there is no default.
+            QuestionExpiredError: there was no answer in time, and there is no default.
             ClosedError: this call has ended.
         """
 

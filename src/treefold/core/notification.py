@@ -1,4 +1,4 @@
-"""``Notification``: what ``Runtime(notify=...)`` is told about a question."""
+"""``Notification``: what ``Runtime(notify=...)`` receives about a question."""
 
 from typing import Any
 

@@ -38,7 +38,7 @@ class QuestionKind(StrEnum):
     InDoubt = "in_doubt"  # it is not known whether a call was done
     Paused = "paused"  # a call was paused, and waits to be resumed
     Budget = "budget"  # a request does not fit into a budget, and waits for a larger one
-    Sleep = "sleep"  # nobody is asked: a call sleeps, and time answers
+    Sleep = "sleep"  # a call sleeps: no person is asked, and time answers
 
 
 @lazy_dataclass(frozen=True)
@@ -95,13 +95,13 @@ class Question:
 
     @property
     def changes_at(self) -> float | None:
-        """When it expires, or somebody else is asked."""
+        """When it expires or is escalated."""
         times = [self.expires, *(one.at for one in self.escalations[:1])]
         return min([at for at in times if at is not None], default=None)
 
     @property
     def due(self) -> float | None:
-        """When the call that asks has to run, although nobody has answered."""
+        """When the call that asks has to run, although there is no answer."""
         times = (self.changes_at, self.deadline)
         return min([at for at in times if at is not None], default=None)
 
@@ -205,7 +205,7 @@ class Answer:
     text: str
     reason: str = ""  # the text after the choice and a colon
     args: Mapping[str, Any] | None = None  # edited arguments
-    expired: bool = False  # nobody answered in time; *text* is the default, if there was one
+    expired: bool = False  # no person answered in time; *text* is the default, if there was one
 
 
 class QuestionKey(StrEnum):

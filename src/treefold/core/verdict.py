@@ -39,8 +39,8 @@ async def approval_question(function: Function, args: Mapping[str, Any]) -> str 
     """Return what a person is asked before a model's call of *function*; None: nothing.
 
     The option ``ask`` of the function decides. If it is code, it gets the arguments as the function
-    will get them, and a person is asked if it fails. Invalid ones need nobody: the call fails
-    before its function runs.
+    will get them, and a person is asked if it fails. With invalid arguments no person is asked:
+    the call fails before its function runs.
     """
     asks: object = function.ask
     if callable(asks):

@@ -19,7 +19,7 @@ def give_deps(top: CallNode, services: Services, given: DepsSource | None = None
 
 
 def _run_info(node: CallNode) -> RunInfo:
-    """Return what a factory is told about the run of *node*."""
+    """Return what a factory receives about the run of *node*."""
     root, journal = root_of(node), node.tree.journal
     requested = root.record.requested
     return RunInfo(

@@ -110,8 +110,9 @@ class Forks:
     ) -> CallNode:
         """Return the fork that continues a tree which failed or was cancelled, made if need be.
 
-        There is one, whoever asks for it at the same time. A new one has *budget*, if given,
-        instead of the budget that its top-level call was made with, and is *without* these guards.
+        There is one, however many callers ask for it at the same time. A new one has *budget*, if
+        given, instead of the budget that its top-level call was made with, and is *without* these
+        guards.
         """
         key = of_continuation(root.id)
         return self._fork_tree(root, cut_at_failure, None, key, without, budget)

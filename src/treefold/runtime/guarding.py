@@ -1,4 +1,4 @@
-"""The permissions that bind a tree: recorded when it starts, applied by whoever runs it.
+"""The permissions that bind a tree: recorded when it starts, applied by each process that runs it.
 
 Each runtime, and each client, is one level of permissions (``Rules``). A tree has those of the
 runtime that started it and of all that have resumed it since, and all levels have to agree. A

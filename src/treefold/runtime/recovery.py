@@ -139,7 +139,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
     def _expire(self, question: Question) -> None:
         """Let a question expire, unless another process has answered it; on the loop.
 
-        The store decides: that nobody answered is posted there like an answer.
+        The store decides: the expiry is posted there like an answer.
         """
         body = write_command({"do": "expire", "id": question.id}, "a question")
         try:

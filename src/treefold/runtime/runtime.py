@@ -560,7 +560,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         return again
 
     def _invoked_again(self, root: CallNode, request: CallRequest) -> CallNode:
-        """Return what an invocation of the key of a failed call gets: it goes on, or has failed."""
+        """Return what invoking the key of a failed call gives: its continuation, or the failure."""
         if failed_outside(root.record):
             if self._recovery is not None:
                 root.loop_handle.run_sync(self._recovery.learn, root, request)

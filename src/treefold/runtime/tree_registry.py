@@ -23,7 +23,7 @@ _COLLECT_AFTER: Final = 16_000_000
 
 
 class UnseenFailure:
-    """Reports that a call failed when nobody can ask for its result any more.
+    """Reports that a call failed when no code can read its result any more.
 
     It belongs to the tree of the call and refers back to it, so both are deleted together.
     """
@@ -38,8 +38,8 @@ class UnseenFailure:
 class TreeRegistry:
     """Finds nodes by id, keeps or drops finished trees, and waits for the open ones to end.
 
-    A finished tree in a journal is dropped: it is read again when it is asked for, and as long as
-    the program uses one of its nodes, they are found as the same ones. Without a journal, finished
+    A finished tree in a journal is dropped: it is read again on demand, and as long as the
+    program uses one of its nodes, they are found as the same ones. Without a journal, finished
     trees stay until they are deleted, or are dropped at once if not *keeps_finished*. Nodes may be
     added and found from any thread; trees end and are deleted on the runtime's loop.
     """
@@ -51,7 +51,7 @@ class TreeRegistry:
         self._open: set[CallNode] = set()  # top-level and remote calls that have not ended
         # The nodes of dropped trees that the program still uses.
         self._dropped: WeakValueDictionary[int, CallNode] = WeakValueDictionary()
-        self._unseen: WeakSet[CallNode] = WeakSet()  # those that failed, and nobody knows
+        self._unseen: WeakSet[CallNode] = WeakSet()  # failed, perhaps not reported yet
         self.recorded: Callable[[], int] = int  # returns how many characters were recorded
         self._collected = 0  # what it returned when garbage was collected last
         self._closing: set[asyncio.Task[None]] = set()

@@ -146,7 +146,7 @@ class Appender:
 
 
 def _ask(rows: sqlite3.Connection, question: Question, seq: int) -> None:
-    """Note that *question* is pending, and when it is due; one that asks nobody is a sleep."""
+    """Note that *question* is pending, and when it is due; one that asks no person is a sleep."""
     node, id = question.node_id, question.id
     if question.asks_people:
         rows.execute(_ADD_QUESTION, (node, id, seq, of_question(node, id, seq)))

@@ -119,8 +119,8 @@ _JOURNAL: Final = (
 )
 
 _TIMERS: Final = (
-    # When pending questions expire or go to somebody else, and when calls that sleep wake; those
-    # ask nobody, and are not among the questions.
+    # When pending questions expire or are escalated, and when calls that sleep wake; a sleep asks
+    # no person, and is not among the questions.
     """
     CREATE TABLE timers (
         node INTEGER NOT NULL,

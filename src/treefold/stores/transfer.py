@@ -76,9 +76,9 @@ def import_tree(store: Store, path: str | Path) -> int:
 
     All nodes get new ids, and a key that is taken is dropped. A tree that was open stays open, and
     no process runs it until a person does ``runtime.resume(id)`` or ``treefold resume``: the file
-    may be from anybody, and what it says was to be done is done then. Call ``store.acquire()``
-    before, and do not use the store in a runtime at the same time, which would give the same ids to
-    its own calls; neither applies to a store with several owners.
+    may be from any source, and a resumed tree makes the calls that it names. Call
+    ``store.acquire()`` before, and do not use the store in a runtime at the same time, which would
+    give the same ids to its own calls; neither applies to a store with several owners.
 
     Raises:
         StoreError: the file cannot be read, is damaged, or is from a newer version.

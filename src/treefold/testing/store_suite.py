@@ -361,7 +361,7 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             assert store.timers() == [(10.0, 1), (15.0, 9)]
             assert store.timers(limit=1) == store.timers(until=14.0) == [(10.0, 1)]
             assert store.timers(after=10.0) == [(15.0, 9)]
-            # It goes to somebody else, and its time is another one then.
+            # It is escalated, and so has another time.
             later = replace(late, to="b", escalations=(), notified=True)
             self._append(store, [replace(noted(1, 3), question=later)])
             assert store.timers() == [(15.0, 9), (20.0, 1)]

@@ -16,7 +16,7 @@ class _Scope:
     """What is registered in one scope, by kind of registry and name.
 
     Attributes:
-        is_of_calls: it has what calls of functions have defined, and is seen by nobody else.
+        is_of_calls: it has what calls of functions have defined, and only their code sees it.
     """
 
     def __init__(self, outer: "_Scope | None" = None, *, is_of_calls: bool = False) -> None:

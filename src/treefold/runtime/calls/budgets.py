@@ -67,7 +67,7 @@ class Account:
         self._holds: set[Hold] = set()
         self._waiting: dict[Callable[[], None], None] = {}  # in order
         self._since: float | None = None
-        # Those who wait until a person has been asked for more; None if nobody is asked.
+        # The requests that wait for a person to raise the budget; None if no question is open.
         self.waiting_for_more: list[Callable[[], None]] | None = None
 
     @property

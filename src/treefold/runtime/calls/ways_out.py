@@ -1,4 +1,4 @@
-"""How a person goes on with a run that has failed, in words."""
+"""How a person continues a run that has failed, in words."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -25,7 +25,7 @@ class Root(Protocol):
 
 
 def way_out(root: Root, option: str = "") -> str:
-    """Return how to go on with a tree when what it lacks is there; "" if that cannot be done.
+    """Return how to continue a tree once it has what it lacked; "" if that is not possible.
 
     *option* is for the command.
     """

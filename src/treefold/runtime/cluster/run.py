@@ -111,7 +111,7 @@ class Run:
     def seconds_left(self) -> float | None:
         """Return the seconds until time changes something in it; None if it does not.
 
-        A call has a deadline, a question expires or goes to somebody else, or a sleep ends. The
+        A call has a deadline, a question expires or is escalated, or a sleep ends. The
         call has to run for that, so a worker has to take it up again then.
         """
         found = list[float]()

@@ -283,7 +283,7 @@ class Worker:
         self.spawn(self._post_to(node, body), "cancellation")
 
     def _expire(self, question: Question) -> None:
-        """Let a question expire, unless somebody has answered it; on the loop."""
+        """Let a question expire, unless it has been answered; on the loop."""
         body = write_command({"do": "expire", "id": question.id}, "a question")
         self.spawn(self._post_expiry(question, body), "expiry")
 

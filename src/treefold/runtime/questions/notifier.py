@@ -88,7 +88,7 @@ class Notifier:
     async def _tell(
         self, node: CallNode, question: Question, earlier: "asyncio.Task[None] | None"
     ) -> None:
-        if earlier is not None:  # of the same question, before it went to somebody else
+        if earlier is not None:  # of the same question, before it was escalated
             await asyncio.wait([earlier])
         try:
             if node.tree.journal is not None:
@@ -96,7 +96,7 @@ class Notifier:
             notification = _notification(node, question)
             async with self._free:
                 is_told = await self._try(notification)
-            # It may have been answered, or gone to somebody else.
+            # It may have been answered or escalated.
             current = self._board.find(question.id)
             if is_told and current is not None and current.to == question.to:
                 self._board.update(replace(current, notified=True), QuestionNotified)

@@ -1,4 +1,4 @@
-"""Sleep until a time: a question that nobody is asked, and that expires."""
+"""Sleep until a time: a question to no person, which expires."""
 
 from dataclasses import replace
 
@@ -20,5 +20,5 @@ async def sleep(node: CallNode, until: float, key: str) -> None:
     text = f"sleeps until {in_words(until)}"
     question = new_question(node, QuestionKind.Sleep, text, key=key)
     await put(node, replace(question, expires=until))
-    # Whoever has paused it meanwhile decides when it continues.
+    # If a person has paused it meanwhile, it continues when it is resumed.
     await wait_while_paused(node)

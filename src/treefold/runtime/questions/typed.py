@@ -26,7 +26,7 @@ class Terms:
 
     @property
     def has_default(self) -> bool:
-        """Whether there is an answer for the case that nobody gives one."""
+        """Whether there is an answer for the case that no person gives one."""
         return self.default is not NO_DEFAULT
 
     def added_to(self, question: Question, default: str | None) -> Question:
@@ -50,7 +50,7 @@ class Terms:
         )
 
     def expired(self, text: str) -> Any:
-        """Return the answer to a question that nobody has answered in time.
+        """Return the answer to a question that no person has answered in time.
 
         Raises:
             QuestionExpiredError: there is no default.

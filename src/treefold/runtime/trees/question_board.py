@@ -1,6 +1,6 @@
 """The board: the open questions of a runtime, and the calls that sleep.
 
-A sleep is a question that nobody is asked, and that expires.
+A sleep is a question to no person, which expires.
 """
 
 import asyncio
@@ -175,7 +175,7 @@ class QuestionBoard:
             old[old.index(waiting.question)] = question
 
     def expire(self, id: str) -> None:
-        """Settle a question that nobody has answered in time; runs on its loop.
+        """Settle a question that no person has answered in time; runs on its loop.
 
         Raises:
             UnknownQuestionError: it is not open any more.

@@ -1,4 +1,4 @@
-"""Lets questions expire, go to somebody else, and sleeps end, at the times that are in the journal.
+"""Expires and escalates questions, and ends sleeps, at the times that are in the journal.
 
 The process that runs the call that asks keeps its times; for a parked tree, see ``Recovery``.
 """

@@ -70,7 +70,7 @@ function textOf(schema, common, initial) {
     const { required, ...rest } = common;
     const element = make("textarea", { rows: "1", ...rest });
     element.value = initial ?? "";
-    // An empty text is a text, where one is asked for.
+    // An empty text is an answer, where the form requires a text.
     return { element, read: () => element.value === "" && !required ? undefined : element.value };
   }
   const value = type === "datetime-local" ? withoutZone(initial) : initial ?? "";
