@@ -337,7 +337,7 @@ class CallRecord:
     def _import(self, event: TreeImported) -> None:
         self.imported = self.inert = True
         if self.ended is None:
-            self.held_back = why_inert(event.node)
+            self.held_back = why_inert(self.path)
         self._disown()
 
     def _accept_import(self, event: ImportAccepted) -> None:
@@ -646,6 +646,6 @@ def _discard_views(record: CallRecord | None) -> None:
         record.view, record = None, record.parent
 
 
-def why_inert(tree: int) -> str:
+def why_inert(run: str) -> str:
     """Return why an imported tree does not run."""
-    return f"it was imported; 'treefold resume {tree}' lets it run"
+    return f"it was imported; 'treefold resume {run}' lets it run"

@@ -463,7 +463,7 @@ class Engine:
         node = self.keys.newest(self._checked_same(request, node))
         if node.record.inert and node.state is not NodeState.Success:
             # It was imported, and has not ended well: only a person lets it run.
-            raise HeldBackError(node.index, why_inert(node.id))
+            raise HeldBackError(node.index, why_inert(node.path))
         if self.resumer is not None:
             node.loop_handle.run_sync(self.resumer.resume_with, node, request)
             if node.record.held_back and node.id in self.resumer.held_back:

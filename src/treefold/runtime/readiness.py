@@ -65,7 +65,7 @@ def _lacks_function(root: CallNode, engine: Engine, loader: Loader) -> str:
 
 
 def _lacks_consent(root: CallNode, engine: Engine, loader: Loader) -> str:
-    return why_inert(root.id) if root.record.inert else ""
+    return why_inert(root.path) if root.record.inert else ""
 
 
 def _lacks_model(root: CallNode, engine: Engine, loader: Loader) -> str:
