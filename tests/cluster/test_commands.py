@@ -258,8 +258,9 @@ def give(scene: Scene, command: str, process: str) -> str:
     text = {"human": "yes", "paused": "resume", "in_doubt": f"use: {scene.name}"}[kind]
     words = (question, text) if command == "answer" else (id,)
     if process == "command line":
+        named = words if command == "answer" else (f"node:{id}",)
         # It would wait until somebody carries the command out.
-        done = treefold(command, *words, "--wait", "0", "--store", scene.stage.workers.url)
+        done = treefold(command, *named, "--wait", "0", "--store", scene.stage.workers.url)
         assert done.code in {0, 2, 3}, done
         return done.err if done.code == 2 else ""
     giver = scene.observer if process == "observer" else scene.stage.submitter

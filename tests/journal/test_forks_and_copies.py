@@ -323,7 +323,7 @@ def test_a_fork_under_way_that_has_lost_its_source_stops_nobody(tmp_path: Path) 
         assert runtime.recover() == []
         assert runtime.invoke(double, {"n": 2}).result(PATIENCE) == 4
         with pytest.raises(
-            StoreError, match=f"tree {fork.id} cannot be read: .* no tree {node.id}"
+            StoreError, match=f"node:{fork.id} cannot be read: .* no node:{node.id}"
         ):
             runtime.get_view(fork.id)
 
@@ -349,7 +349,7 @@ def test_a_parked_fork_that_has_lost_its_source_is_left_out(tmp_path: Path) -> N
         assert [node.id for node in runtime.recover()] == [other.id]
         assert [node.id for node in runtime.list_toplevel()] == [other.id]
         lost, asked = runtime.questions()
-        with pytest.raises(StoreError, match="has no run 1"):
+        with pytest.raises(StoreError, match="has no node:1"):
             runtime.answer(lost.id, "Go on.")
         runtime.answer(asked.id, "Go on.")
         assert runtime.recover()[0].result(PATIENCE) == "Go on."

@@ -182,7 +182,8 @@ def cut(client: httpx.Client, follower: Follower, most: int) -> None:
             came += part
             if len(came) >= most:
                 break
-    for message in messages(came[:most].decode().split("\n")):
+    # The last line may not be complete.
+    for message in messages(came[:most].decode().split("\n")[:-1]):
         follower.take(message)
 
 
