@@ -190,9 +190,11 @@ class TreeRegistry:
         if self._roots.get(root.id) is root:
             del self._roots[root.id]
         for node in [root] if root.child_calls is None else subtree(root):
-            for known in (self._nodes, self._dropped):
-                if known.get(node.id) is node:
-                    del known[node.id]
+            # It is in one of them; looking into the other is slow.
+            if self._nodes.get(node.id) is node:
+                del self._nodes[node.id]
+            elif self._dropped.get(node.id) is node:
+                del self._dropped[node.id]
         above = None if root.parent is None else self._nodes.get(root.parent.id)
         # The tree of the caller may be here as well, with nodes that follow the call.
         for follower in () if above is None else above.children:

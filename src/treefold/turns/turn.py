@@ -113,7 +113,9 @@ class Turn(Generic[T]):
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
     ) -> None:
-        _refuse_misplaced(timeout, args)
+        # A number of seconds and no list is the usual case, which costs nothing so.
+        if args is not None or not isinstance(timeout, int | float):
+            _refuse_misplaced(timeout, args)
         self.__dict__.update(
             tool=_resolve_tool(tool),
             timeout=checked_timeout(timeout, "a turn"),

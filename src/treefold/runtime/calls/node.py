@@ -365,7 +365,8 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         self.asked_for = True
         if not self.has_ended:
             caller, is_caller = self._begin_wait()
-            self._mark_waiting(caller)
+            if caller is not None:
+                caller.waiting_on = self
             try:
                 yield from self._waiters.wait(self.abandon if is_caller else None)
             finally:

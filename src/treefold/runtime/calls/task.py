@@ -70,8 +70,10 @@ async def run_call(node: CallNode, context: RunContext) -> None:
             # Whatever else a function raises is the outcome of the call.
             outcome = NodeState.Error, None, error
         node.has_returned = True
-        if node.child_calls is not None or node.timers or node.tree.deps is not None:
+        if node.child_calls is not None or node.tree.deps is not None:
             await _wind_up(node, outcome)
+        elif node.timers:
+            node.stop_timers()
         if node.tree.journal is None and (node.tree.kept or node.record.parent is not None):
             node.end(outcome)
         else:
