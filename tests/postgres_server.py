@@ -184,10 +184,13 @@ class PostgresServer:
             version = [found / "postgres", "--version"]
             subprocess.run(version, check=True, capture_output=True, cwd="/", **as_user())
             return found
-        copy = self.folder / "installed"
-        shutil.copytree(found.parent, copy, symlinks=True)
+        # The libraries of the binaries are beside the package, and found from where those are.
+        package = found.parent.parent
+        for part in (package, package.with_suffix(".libs")):
+            if part.exists():
+                shutil.copytree(part, self.folder / part.name, symlinks=True)
         # mkdtemp's folder is its owner's alone, which the server's user is going to be.
-        return copy / "bin"
+        return self.folder / package.name / "pginstall" / "bin"
 
 
 def find_binaries() -> Path:

@@ -128,7 +128,9 @@ def test_the_docstring_of_a_module_is_its_table_of_contents(module: ModuleType):
     assert public_names(module) <= set(re.findall(r"\w+", str(module.__doc__)))
 
 
-TYPE_ALIASES = {"HookEvent", "HookHandler", "ModelEvent", "Take", "ThinkingSignature"}
+TYPE_ALIASES = {
+    "HookEvent", "HookHandler", "ModelEvent", "Take", "ThinkingSignature", "TranscriptPart"
+}  # fmt: skip
 
 
 @MODULES
@@ -202,15 +204,12 @@ def test_an_unknown_name_is_an_attribute_error():
 
 FOR_AGENTS = [
     "treefold.agents",
-    "treefold.core.conversation",
-    "treefold.core.model",
     "treefold.models",
     "treefold.runtime.conversations",
 ]
 FOR_STORES = [
     "sqlite3",
     "treefold.core.forking",
-    "treefold.core.value_codec",
     "treefold.runtime.durable.journal_writer",
     "treefold.runtime.recovery",
     "treefold.stores",
@@ -221,7 +220,7 @@ FOR_STORES = [
     ("code", "absent"),
     [
         ("import treefold", ["pydantic", "asyncio"]),
-        ("from treefold import Runtime, tool", ["pydantic", "hashlib", *FOR_AGENTS, *FOR_STORES]),
+        ("from treefold import Runtime, tool", ["pydantic", *FOR_AGENTS, *FOR_STORES]),
         ("from treefold import *", ["pydantic", "docstring_parser"]),
         ("from treefold.engines import *", ["pydantic", "docstring_parser"]),
     ],
@@ -233,26 +232,6 @@ def test_importing_loads_no_provider_no_web_framework_and_nothing_heavy(
     never += ["click", "tiktoken", "procrastinate", "psycopg", "temporalio"]
     script = f"import sys\n{code}\nprint(*sys.modules)"
     assert set(in_python(script).split()) & {*never, *absent} == set()
-
-
-def test_importing_the_runtime_generates_the_methods_of_hardly_any_dataclass():
-    script = """
-import sys
-generated = []
-def note(event, args):
-    # The standard library compiles functions of this name, which define the methods.
-    if event == "compile" and isinstance(args[0], bytes):
-        if args[0].startswith(b"def __create_fn__(") and b"\\n def __" in args[0]:
-            generated.append(args[0])
-sys.addaudithook(note)
-from treefold import Budget, Runtime, tool
-print(len(generated))
-Budget(seconds=1)
-print(len(generated))
-"""
-    at_import, after_use = map(int, in_python(script).split())
-    assert at_import < 6
-    assert after_use > at_import
 
 
 ERRORS = pytest.mark.parametrize("name", sorted(public_names(treefold.errors)))
@@ -288,7 +267,8 @@ def test_an_error_of_a_user_keeps_its_own_module():
 
 @ERRORS
 def test_the_type_hints_of_an_error_are_found(name: str):
-    typing.get_type_hints(getattr(treefold.errors, name))
+    error = getattr(treefold.errors, name)
+    assert set(error.__annotations__) <= set(typing.get_type_hints(error))
 
 
 @ERRORS

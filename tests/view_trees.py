@@ -1,12 +1,12 @@
 """Trees of views that no run has made, for tests of what is shown."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
 from treefold import NodeState, NodeView
+from treefold.core.fact import replace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

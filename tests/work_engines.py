@@ -3,6 +3,7 @@
 Programs that the tests start get the name of their engine, and make it with ``make_engine``.
 """
 
+import os
 from typing import Any, Final
 
 from hostile_engine import HostileEngine
@@ -10,6 +11,9 @@ from temporal_server import shared_target
 from treefold.engines import InProcess, Procrastinate, Temporal, WorkEngine
 
 KINDS: Final = ("procrastinate", "temporal", "hostile")
+
+# Whether every case is tried, as ``make cluster`` does, instead of some of each kind.
+EXHAUSTIVE: Final = os.environ.get("TREEFOLD_CLUSTER") == "exhaustive"
 
 # A drive that one worker cannot run may be delivered to it again and again before another has it.
 _DELAYS: Final[dict[str, Any]] = {"first_delay": 0.1, "longest_delay": 0.5}

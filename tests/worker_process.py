@@ -20,7 +20,8 @@ LEASE: Final = 3.0  # seconds
 class WorkerProcess:
     """A worker with the functions of ``worker_functions``, which is ready when this is made.
 
-    If it is *doomed*, it may have ended by then.
+    If it is *doomed*, it may have ended by then. If a *program* is given, it works with a Runtime
+    of that instead, which has all options itself.
 
     Attributes:
         name: its name, unless an option says otherwise.
@@ -34,11 +35,14 @@ class WorkerProcess:
         options: Sequence[str] = (),
         *,
         doomed: bool = False,
+        program: str = "",
     ) -> None:
         self.name = name
         self._file = folder / f"{name}.log"
         words = [FUNCTIONS, "--name", name, "--lease", f"{LEASE:g}", "-v", *options]
         words += ["--model", f"scripted:{TESTS / 'worker_functions.py'}:reply"]
+        if program:
+            words = [program, "-v", *options]
         with self._file.open("wb") as log, Path(os.devnull).open("rb") as nothing:
             self._program = warm_python.start(
                 "-m",

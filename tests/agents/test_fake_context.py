@@ -65,7 +65,7 @@ class FakeConversation:
             pass
         number = len(self.session.exchanges) - 1
         exchange, parts = self.session.exchanges[number], tuple(self.session.parts(number))
-        return ResponseCompleted(1, 0.0, exchange, parts, TokenUsage(), Decimal(0))
+        return ResponseCompleted(1, 0.0, exchange, parts, TokenUsage(), Decimal(0), step=1)
 
 
 async def add(ctx: RunContext, a: int, b: int) -> int:

@@ -228,7 +228,7 @@ async def test_a_function_that_raises_is_told_by_type_and_message_without_a_stac
 
 
 async def test_what_the_model_is_told_of_a_failure_is_never_too_verbose():
-    model = ScriptedModel([ToolUse("a", "fail", {"why": "x" * 1_000_000})], "I see.")
+    model = ScriptedModel([ToolUse("a", "fail", {"why": "x" * 500_000})], "I see.")
     node = await run_agent(worker(fail), models=model)
     assert node.state is NodeState.Success
     [result] = told(model.requests[1])

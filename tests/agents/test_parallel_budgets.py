@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from itertools import cycle
 from typing import Any
@@ -41,12 +42,9 @@ class TalkativeModel(ScriptedModel):
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__(lambda _: "done", price=a_cent_per_token)
         self._sizes: Iterator[int] = cycle(sizes)
-        self.spent = 0
 
     def endpoint(self) -> ScriptedEndpoint:
-        size = next(self._sizes)
-        self.spent += size
-        return ScriptedEndpoint(self._next_reply, TokenUsage(output=size))
+        return ScriptedEndpoint(self._next_reply, TokenUsage(output=next(self._sizes)))
 
 
 def answerer(**options: Any) -> AgentFunction:
@@ -86,26 +84,36 @@ async def test_trees_do_not_overdraw_the_budget_of_their_runtime_together():
     assert [node.state for node in nodes].count(NodeState.Success) == 5
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=60, deadline=None)
 @given(
-    sizes=st.lists(st.integers(0, 400), min_size=1, max_size=20),
-    budget=st.integers(10, 3000),
-    inner=st.integers(10, 3000),
-    limit=st.integers(1, 30),
+    sizes=st.lists(st.integers(0, 400) | st.integers(0, 60_000), min_size=1, max_size=20),
+    budget=st.integers(10, 3000) | st.integers(10, 500_000),
+    inner=st.integers(10, 3000) | st.integers(10, 500_000),
+    limit=st.integers(1, 50),
+    bound=st.sampled_from(["unknown", "max_tokens", "longest answer", "window"]),
+    unit=st.sampled_from(["tokens", "usd"]),
 )
-def test_a_budget_is_exceeded_by_one_request_at_most(
-    sizes: list[int], budget: int, inner: int, limit: int
+def test_a_budget_is_exceeded_by_one_answer_at_most(
+    sizes: list[int], budget: int, inner: int, limit: int, bound: str, unit: str
 ):
-    model = TalkativeModel(sizes)
-    agent = answerer(settings=ModelSettings(max_tokens=400))
-    lead = fan_out(agent, 10, budget=Budget(tokens=inner))
+    longest = max(sizes) + 1
+    model, settings = TalkativeModel(sizes), None
+    if bound == "max_tokens":
+        settings = ModelSettings(max_tokens=longest)
+    elif bound == "longest answer":
+        model.profile = replace(model.profile, longest_answer=longest)
+    elif bound == "window":
+        model.profile = replace(model.profile, context_window=longest + 500)
+
+    def of(amount: int) -> Budget:
+        return Budget(tokens=amount) if unit == "tokens" else Budget(usd=Decimal(amount) / 100)
+
+    lead = fan_out(answerer(settings=settings), 10, budget=of(inner))
 
     async def main() -> int:
         async with (
             asyncio.timeout(60),
-            Runtime(
-                [lead], models=model, limits=Limits(limit), budget=Budget(tokens=budget)
-            ) as runtime,
+            Runtime([lead], models=model, limits=Limits(limit), budget=of(budget)) as runtime,
         ):
             nodes = [await ended(node) for node in [runtime.invoke(lead) for _ in range(3)]]
             assert all(node.total_usage.total <= inner + max(sizes) for node in nodes)
@@ -114,13 +122,27 @@ def test_a_budget_is_exceeded_by_one_request_at_most(
     assert asyncio.run(main()) <= budget + max(sizes)
 
 
-async def test_longer_answers_than_usual_are_expected_when_some_were_long():
+@pytest.mark.parametrize("unit", ["tokens", "usd"])
+async def test_long_answers_after_short_ones_exceed_a_budget_by_one_of_them_at_most(unit: str):
+    long = 40_000
+    model, agent = TalkativeModel([*[10] * 5, *[long] * 60]), answerer()
+    budget = Budget(tokens=400_000) if unit == "tokens" else Budget(usd=4000)
+    async with Runtime([agent], models=model, limits=Limits(50), budget=budget) as runtime:
+        for _ in range(5):
+            await runtime.invoke(agent)
+        nodes = [await ended(node) for node in [runtime.invoke(agent) for _ in range(60)]]
+    assert {type(node.exception) for node in nodes} == {type(None), BudgetExceeded}
+    spent = 50 + sum(node.total_usage.total for node in nodes)
+    assert 400_000 - 10 < spent <= 400_000 + long
+
+
+async def test_answers_of_every_size_leave_little_of_a_budget_unused():
     model, agent = TalkativeModel([100, 20_000]), answerer()
     async with Runtime(
         [agent], models=model, limits=Limits(50), budget=Budget(tokens=500_000)
     ) as runtime:
         nodes = [await ended(node) for node in [runtime.invoke(agent) for _ in range(200)]]
-    assert 480_000 < sum(node.total_usage.total for node in nodes) <= 520_000
+    assert 499_900 < sum(node.total_usage.total for node in nodes) <= 520_000
 
 
 async def test_a_request_alone_is_made_however_little_is_left_for_its_answer():
@@ -132,7 +154,7 @@ async def test_a_request_alone_is_made_however_little_is_left_for_its_answer():
 
 async def test_requests_of_a_large_budget_do_not_wait_for_each_other():
     model = StagedModel(ScriptedModel(lambda _: "done"), held=True)
-    lead = fan_out(answerer(), 8)
+    lead = fan_out(answerer(settings=ModelSettings(max_tokens=32_000)), 8)
     async with Runtime([lead], models=model, budget=Budget(tokens=300_000)) as runtime:
         node = runtime.invoke(lead)
         await until(lambda: model.in_flight == 8)

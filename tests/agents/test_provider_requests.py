@@ -9,6 +9,8 @@ from agent_scripts import ended, run_agent
 from support import settle
 from treefold import (
     AgentFunction,
+    Edit,
+    MemoryStore,
     ModelProviderException,
     ModelRefusedError,
     ModelText,
@@ -21,6 +23,7 @@ from treefold import (
     tool,
 )
 from treefold.models import Retry
+from treefold.testing import replay
 from treefold.toolbox import Bash, TextEditor, human_in_loop
 from wire import Wait, cut_after
 from wire.anthropic_wire import Redacted, Text, Thinking, ToolUse as Use, message
@@ -81,6 +84,27 @@ async def test_an_agent_runs_to_its_end_with_each_provider(protocol: Protocol):
         ("LookupError: there is nothing", True),
     ]
     assert node.usage.total > 0
+
+
+@pytest.mark.parametrize("other", PROTOCOLS, ids=str)
+async def test_a_fork_takes_over_the_calls_that_another_providers_model_asked_for(
+    protocol: Protocol, other: Protocol
+):
+    store, agent = MemoryStore(), worker(look)
+    script = [protocol.calls(looking("a"), looking("b", "y")), protocol.text("Done.")]
+    async with (
+        protocol.server(*script) as server,
+        other.server(other.text("Fine.")) as another,
+        Runtime([agent], models=protocol.model(server), store=store) as runtime,
+    ):
+        node = runtime.invoke(agent)
+        await node
+        fork = runtime.fork(node, at=1, edit=Edit(model=other.model(another)))
+        assert await fork == "Fine."
+    results = [part for part in fork.get_transcript() if isinstance(part, ToolResult)]
+    assert results == [ToolResult("a", "x is fine"), ToolResult("b", "y is fine")]
+    assert "x is fine" in other.messages(another.requests[0].body)
+    replay([agent], store).check()
 
 
 async def test_parallel_calls_are_answered_in_one_message(protocol: Protocol):

@@ -3,7 +3,8 @@
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,29 @@ DROPPED = re.compile(
 expect.set_options(timeout=PATIENCE)
 
 
-@pytest.fixture(scope="module")  # while it is there, a loop runs in this thread: for nobody else
-def browser() -> Iterator[Browser]:
+class Chromium:
+    """The browser of a worker. While it is open, an event loop runs in this thread."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._browser: Browser | None = None
+
+    def open(self) -> Browser:
+        """Return the browser, which is started if there is none."""
+        if self._browser is None:
+            playwright = self._stack.enter_context(sync_playwright())
+            path = find_chromium()
+            self._browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+            self._stack.callback(self._browser.close)
+        return self._browser
+
+    def close(self) -> None:
+        self._browser = None
+        self._stack.close()
+
+
+def find_chromium() -> str:
+    """Return the path of Chromium, or of what the environment says."""
     found = map(shutil.which, ("chromium-headless-shell", "chromium"))  # the first is the quicker
     path = os.environ.get("CHROMIUM") or next(filter(None, found), None)
     if not path:
@@ -51,10 +73,25 @@ def browser() -> Iterator[Browser]:
             "these tests look at the viewer in Chromium: apt-get install chromium-headless-shell,"
             " or set CHROMIUM to the path of one"
         )
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield browser
-        browser.close()
+    return path
+
+
+CHROMIUM = Chromium()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None]:
+    """Close the browser before a test that is not of this folder: it may run an event loop."""
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+            CHROMIUM.close()
+
+
+@pytest.fixture
+def browser() -> Browser:
+    return CHROMIUM.open()
 
 
 class Eyes:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from browser import newsroom
 from treefold import Function, MemoryStore, Runtime
+from treefold.core.fact import replace
 from treefold.stores import Entry, Store
 
 

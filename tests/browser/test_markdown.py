@@ -1,9 +1,8 @@
 """Markdown of models: shown as what it means; it is text, with links that say where they lead."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
-import pytest
 from playwright.sync_api import Locator, expect
 
 from browser.conftest import Eyes
@@ -44,12 +43,27 @@ Visit https://tides.example/path?x=1, or <https://www.example.org>. \\*plain\\*
 @contextmanager
 def said(eyes: Eyes, text: str) -> Generator[Locator, None, None]:
     """What is shown of a text that the model said."""
-    with staged(agent, script=ScriptedModel(text)) as stage:
-        stage.runtime.invoke(agent).result(60)
+    with each_said(eyes, [text]) as all_shown:
+        yield next(all_shown)
+
+
+@contextmanager
+def each_said(eyes: Eyes, texts: Sequence[str]) -> Generator[Iterator[Locator], None, None]:
+    """What is shown of texts that the model said, each in its run, one after another."""
+    with staged(agent, script=ScriptedModel(*texts)) as stage:
+        keys = [f"text-{at:02}" for at, _ in enumerate(texts)]
+        for key in keys:
+            stage.runtime.invoke(agent, key=key).result(60)
         page = eyes.open(stage.url)
-        open_run(page)
-        detail = choose(page, "agent")
-        yield detail.get_by_label("Transcript").locator("li.part.text > .what").first
+
+        def shown() -> Iterator[Locator]:
+            for key in keys:
+                open_run(page, key)
+                detail = choose(page, "agent")
+                yield detail.get_by_label("Transcript").locator("li.part.text > .what").first
+                page.get_by_role("link", name="All runs", exact=True).click()
+
+        yield shown()
 
 
 def test_a_text_is_shown_as_what_its_marks_mean(eyes: Eyes):
@@ -173,18 +187,20 @@ def test_a_link_names_its_host_unless_its_text_is_an_address_there(eyes: Eyes):
         assert [item.inner_text() for item in shown.locator("li").all()] == list(LINKS.values())
 
 
-@pytest.mark.parametrize(
-    "piece",
-    ["[", "![", "*", "**a ", "_a", "`", "`` ` ", "> ", "- ", "[a](", "<", "| a ", "#", "\\", "~~a"],
-)
-def test_marks_without_an_end_do_not_stop_the_page(eyes: Eyes, piece: str):
-    text = (piece * 50_000)[:50_000]
-    with said(eyes, f"{text}\n{text[:2_000]}") as shown:
-        more = shown.get_by_role("button", name="Show all")
-        more.click()
-        expect(more).to_have_count(0)
-        assert shown.locator("*").count() < 20_000
-        check_harmless(shown.page)
+PIECES = [
+    "[", "![", "*", "**a ", "_a", "`", "`` ` ", "> ", "- ", "[a](", "<", "| a ", "#", "\\", "~~a",
+]  # fmt: skip
+
+
+def test_marks_without_an_end_do_not_stop_the_page(eyes: Eyes):
+    long = [(piece * 50_000)[:50_000] for piece in PIECES]
+    with each_said(eyes, [f"{text}\n{text[:2_000]}" for text in long]) as all_shown:
+        for piece, shown in zip(PIECES, all_shown, strict=True):
+            more = shown.get_by_role("button", name="Show all")
+            more.click()
+            expect(more).to_have_count(0)
+            assert shown.locator("*").count() < 20_000, piece
+            check_harmless(shown.page)
 
 
 def test_deeply_nested_marks_are_cut_off_and_stay_readable(eyes: Eyes):

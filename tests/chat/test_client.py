@@ -135,6 +135,22 @@ async def test_a_turn_with_calls_that_are_made_automatically_counts_once():
         assert client.turn_count == 1
 
 
+async def test_a_turn_counts_if_the_next_prompt_comes_after_its_last_block():
+    async with (
+        serving(OPENAI.text("one"), OPENAI.text("two")) as server,
+        Client(options(server)) as client,
+        asyncio.timeout(60),
+    ):
+        await client.query("1")
+        async for _ in client.receive_messages():
+            assert client.node is not None
+            await client.node
+            await client.query("2")
+        assert client.turn_count == 1
+        assert await heard(client) == [TextBlock("two")]
+        assert client.turn_count == 2
+
+
 async def test_tokens_of_all_turns_are_counted(protocol: Protocol):
     script = [protocol.text("one"), protocol.text("two")]
     async with (

@@ -77,7 +77,7 @@ def told(
         env=clean | env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     return Told(**json.loads(ran.stdout), warnings=ran.stderr.splitlines())

@@ -259,6 +259,73 @@ async def test_a_hook_may_change_the_input(*, auto: bool):
     assert client.messages[1] == AssistantMessage([ToolUseBlock("a", "file_writer", instead)])
 
 
+@MODES
+async def test_hooks_are_asked_about_a_tool_that_is_not_there(*, auto: bool):
+    asked_about: list[Any] = []
+    posted: list[Any] = []
+
+    async def redirect(event: PreToolUseEvent) -> HookDecision:
+        asked_about.append((event.tool_name, event.tool_input, event.tool_use_id))
+        return HookDecision(modified_input={"n": 2})
+
+    async def note(event: PostToolUseEvent) -> None:
+        posted.append((event.tool_name, event.tool_input))
+
+    script = [OPENAI.calls(("a", "serach", '{"n":1}')), OPENAI.text("Sorry.")]
+    async with (
+        serving(*script) as server,
+        Client(hooked(server, auto=auto, pre=[redirect], post=[note])) as client,
+    ):
+        found = await asked(client, "Go.")
+        if not auto:
+            await client.add_tool_result("a", "nothing")
+            await asked(client, "")
+    calls = [block for block in found if isinstance(block, ToolUseBlock | ToolUseError)]
+    error = ToolUseError("Tool 'serach' not found in registry", raw_data="{'n': 2}")
+    assert calls == [ToolUseBlock("a", "serach", {"n": 2}), *([error] if auto else [])]
+    assert asked_about == [("serach", {"n": 1}, "a")]
+    assert posted == [("serach", {"n": 2})]
+    assert written(client.history)[1] == Assistant("", (call("a", "serach", n=2),))
+
+
+@MODES
+async def test_a_hook_may_block_a_tool_that_is_not_there(*, auto: bool):
+    async def block(event: PreToolUseEvent) -> HookDecision:
+        return HookDecision(continue_=False, reason="unheard of")
+
+    async with (
+        serving(OPENAI.calls(("a", "serach", "{}"))) as server,
+        Client(hooked(server, auto=auto, pre=[block])) as client,
+    ):
+        await client.query("Go.")
+        found, error = await until_failure(client)
+    assert (found, str(error)) == ([], "Tool use blocked: unheard of")
+
+
+async def test_a_tool_that_is_not_there_is_put_to_no_person():
+    async def ask(event: PreToolUseEvent) -> HookDecision:
+        return HookDecision(ask="May it?")
+
+    script = [OPENAI.calls(("a", "serach", "{}")), OPENAI.text("Sorry.")]
+    async with (
+        serving(*script) as server,
+        Client(hooked(server, pre=[ask])) as client,
+    ):
+        assert text_of(await asked(client, "Go.")) == "Sorry."
+
+
+async def test_a_tool_that_is_not_there_is_unknown_rather_than_forbidden():
+    script = [OPENAI.calls(("a", "serach", "{}")), OPENAI.text("Sorry.")]
+    async with (
+        serving(*script) as server,
+        Client(replace(hooked(server), allowed_tools=["add"])) as client,
+    ):
+        found = await asked(client, "Go.")
+    [error] = [block for block in found if isinstance(block, ToolUseError)]
+    assert error.error == "Tool 'serach' not found in registry"
+    assert text_of(found) == "Sorry."
+
+
 async def test_what_a_hook_does_to_the_input_it_was_given_changes_nothing():
     async def vandal(event: PreToolUseEvent) -> None:
         event.tool_input.clear()

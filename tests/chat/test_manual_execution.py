@@ -105,6 +105,7 @@ async def test_results_go_back_and_forth_as_often_as_the_model_likes(style: Styl
     ):
         await client.query("Go.")
         assert text_of(await style(client)) == "Done."
+        assert client.turn_count == 4
     assert [one for one in told(server.requests[3]) if isinstance(one, Result)] == [
         Result("c0", 0),
         Result("c1", 2),

@@ -130,6 +130,19 @@ async def test_an_exception_of_a_hook_before_a_call_aborts_and_the_next_request_
     assert prompt == User("Well?")
 
 
+@pytest.mark.parametrize("auto", [False, True], ids=["manual", "automatic"])
+async def test_an_exception_of_a_hook_after_a_call_aborts_and_the_result_is_kept(*, auto: bool):
+    script = [OPENAI.calls(adding("a")), OPENAI.text("ok")]
+    async with (
+        serving(*script) as server,
+        Client(hooked(server, auto=auto, post=[broken])) as client,
+    ):
+        with pytest.raises(HookFaultError):
+            await answered(client, "25 + 17?")
+        assert text_of(await asked(client, "Well?")) == "ok"
+    assert told(server.requests[1])[-2:] == [Result("a", 42), User("Well?")]
+
+
 # --- without a client
 
 

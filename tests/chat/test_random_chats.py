@@ -289,11 +289,16 @@ class Chat(RuleBasedStateMachine):
 
 
 def test_whatever_is_done_to_a_client_its_requests_are_in_order_and_nothing_is_lost(stage: Stage):
+    lives = 0
+
     class OnStage(Chat):
         def __init__(self) -> None:
+            nonlocal lives
+            lives += 1
             super().__init__(stage)
 
     run_state_machine_as_test(
         OnStage,
         settings=settings(max_examples=30, stateful_step_count=12, derandomize=True, deadline=None),
     )
+    assert lives >= 30

@@ -28,7 +28,8 @@ def get(url: str) -> tuple[int, str]:
         with urllib.request.urlopen(url, timeout=10) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def metrics_of(text: str) -> dict[str, float]:

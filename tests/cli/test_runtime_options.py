@@ -16,7 +16,7 @@ from treefold.testing import ScriptedModel
     ("text", "budget"),
     [
         ("usd=2", Budget(usd=2)),
-        ("usd=0.5,tokens=1000", Budget(usd="0.5", tokens=1000)),
+        ("usd=0.5,tokens=1000", Budget(usd=0.5, tokens=1000)),
         ("seconds=1.5, calls=3", Budget(seconds=1.5, calls=3)),
     ],
 )

@@ -1,4 +1,4 @@
-"""The speed of commands in processor time, which a busy machine does not change much."""
+"""The speed of commands in processor time, as multiples of what starting Python takes here."""
 
 import os
 import subprocess
@@ -11,22 +11,25 @@ import survey_journals
 from command_results import environment
 from survey_journals import Journal
 
+# What every command needs before it does anything.
+IMPORTS = ("-c", "import asyncio, click, msgspec, sqlite3, typing_extensions")
+
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Journal:
     return survey_journals.large(tmp_path_factory.mktemp("large"))
 
 
-def processor_time(*args: object, cwd: Path, enough: float) -> tuple[float, str]:
-    """Return the least of up to twelve runs, and what the last one printed.
+def processor_time(*args: str, cwd: Path) -> tuple[float, str]:
+    """Return how long Python takes, and what it printed last.
 
-    Others that share the processor's caches make a run dearer, and none makes it cheaper; so one
-    that took less than *enough* will do.
+    It is the least of several runs: others that share the processor's caches make a run dearer, and
+    none makes it cheaper.
     """
     least, out = float("inf"), ""
-    for _ in range(12):
+    for _ in range(5):
         process = subprocess.Popen(
-            [sys.executable, "-m", "treefold", *map(str, args)],
+            [sys.executable, *args],
             cwd=cwd, env=environment(), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         assert process.stdout is not None
@@ -36,17 +39,15 @@ def processor_time(*args: object, cwd: Path, enough: float) -> tuple[float, str]
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0
         least = min(least, used.ru_utime + used.ru_stime)
-        if least < enough:
-            break
     return least, out
 
 
-def test_tree_prints_ten_thousand_nodes_in_under_a_second(large: Journal):
-    least, out = processor_time("tree", cwd=large.file.parent, enough=1)
+def test_commands_start_quickly_and_print_ten_thousand_nodes_soon(large: Journal):
+    folder = large.file.parent
+    start, _ = processor_time(*IMPORTS, cwd=folder)
+    listing, _ = processor_time("-m", "treefold", "ps", cwd=folder)
+    printing, out = processor_time("-m", "treefold", "tree", cwd=folder)
     assert len(out.splitlines()) == 10_000
-    assert least < 1
-
-
-def test_ps_takes_under_300_milliseconds_imports_included(large: Journal):
-    least, _ = processor_time("ps", cwd=large.file.parent, enough=0.3)
-    assert least < 0.3
+    # 2.0 and 9.5 when this was written.
+    assert listing / start < 3.5
+    assert printing / start < 16

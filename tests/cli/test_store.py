@@ -99,7 +99,7 @@ def test_the_journal_may_come_from_the_environment(url: str):
     assert [row["function"] for row in json.loads(done.out)] == ["add"]
 
 
-def test_the_tables_are_created_upgraded_and_shared(postgres_url: str):
+def test_the_tables_are_created_and_shared(postgres_url: str):
     done = treefold("ps", "--store", postgres_url)
     assert done.code == 2
     assert "there is no journal in the schema" in done.err
@@ -108,10 +108,8 @@ def test_the_tables_are_created_upgraded_and_shared(postgres_url: str):
     name = f"postgresql://{server.hostname}:{server.port}{server.path}"
     done = treefold("store", "migrate", postgres_url)
     assert (done.code, done.out) == (0, f"the journal was created in {name}\n")
-    done = treefold("store", "migrate", postgres_url)
+    done = treefold("store", "migrate", env={"TREEFOLD_STORE": postgres_url})
     assert (done.code, done.out) == (0, f"{name} has a journal already\n")
-    done = treefold("store", "upgrade", env={"TREEFOLD_STORE": postgres_url})
-    assert (done.code, done.out) == (0, f"{name} is up to date\n")
     role = new_name("viewer")
     with psycopg.connect(shared_url(), autocommit=True) as connection:
         connection.execute(f"CREATE ROLE {role} LOGIN".encode())
@@ -130,7 +128,7 @@ def test_the_tables_are_created_upgraded_and_shared(postgres_url: str):
         (["migrate", "run.db"], "URL must be postgresql://..., got 'run.db'"),
         (["grant", "postgresql://h/d"], "grant needs --role worker, desk or viewer, and --to NAME"),
         (["grant", "postgresql://h/d", "--role", "x"], "is not one of 'worker', 'desk', 'viewer'"),
-        (["burn", "postgresql://h/d"], "'burn' is not one of 'migrate', 'upgrade', 'grant'"),
+        (["burn", "postgresql://h/d"], "'burn' is not one of 'migrate', 'grant'"),
     ],
 )
 def test_wrong_usage_is_said(words: list[str], said: str):

@@ -9,8 +9,9 @@ import pytest
 from command_results import treefold
 from notes_in_files import noted
 from support import wait
-from work_engines import KINDS, engine_name
-from worker_process import StartWorker, detach, result_of, submit
+from treefold import attach
+from work_engines import EXHAUSTIVE, KINDS, engine_name
+from worker_process import TESTS, StartWorker, WorkerProcess, detach, result_of, submit
 
 
 def test_what_is_detached_is_run_by_a_worker(url: str, start_worker: StartWorker, tmp_path: Path):
@@ -63,12 +64,19 @@ def test_a_worker_runs_its_own_queues_only(url: str, start_worker: StartWorker, 
     assert result_of(url, night) == "one"
 
 
-@pytest.fixture(params=[*KINDS, "in-process"])
+def on(*kinds: str) -> pytest.MarkDecorator:
+    """Run a test on some kinds of engine; ``make cluster`` runs it on all."""
+    tried = (*KINDS, "in-process") if EXHAUSTIVE else kinds
+    return pytest.mark.parametrize("engine", tried, indirect=True)
+
+
+@pytest.fixture
 def engine(request: pytest.FixtureRequest) -> str:
-    """The name of an engine: of each kind, one after another."""
+    """The name of an engine."""
     return engine_name(request.param)
 
 
+@on("procrastinate", "in-process")
 def test_sigterm_hands_over_what_may_be_done_again(
     url: str, start_worker: StartWorker, tmp_path: Path, engine: str
 ):
@@ -97,6 +105,7 @@ def test_sigterm_hands_over_what_may_be_done_again(
     assert sorted(noted(tmp_path, "begun")) == sorted(2 * names)
 
 
+@on("temporal")
 def test_sigterm_waits_for_what_must_not_be_done_again(
     url: str, start_worker: StartWorker, tmp_path: Path, engine: str
 ):
@@ -117,6 +126,7 @@ def test_sigterm_waits_for_what_must_not_be_done_again(
     assert noted(tmp_path, "ended") == ["one", "one-2"]
 
 
+@on("hostile")
 def test_after_the_time_to_drain_the_rest_is_given_up_and_a_person_decides(
     url: str, start_worker: StartWorker, tmp_path: Path, engine: str
 ):
@@ -158,6 +168,7 @@ def test_ctrl_c_drains_as_well(start_worker: StartWorker):
     assert "SIGINT: it gives up what it runs" in worker.said
 
 
+@on("temporal", "in-process")
 def test_a_worker_that_was_killed_is_replaced_by_another(
     url: str, start_worker: StartWorker, tmp_path: Path, engine: str
 ):
@@ -235,3 +246,56 @@ def test_a_worker_without_the_dependencies_of_a_run_leaves_it_to_others(
     start_worker(*deps, name="with")
     assert result_of(url, node) == "mailer-of-remind"
     assert noted(tmp_path, "reminded") == ["mailer-of-remind"]
+
+
+PROGRAM = """
+import os
+from guards.guarded import model_for, other, plan
+from treefold import Budget, Runtime, WorkerSettings
+from treefold.engines import Procrastinate
+
+def runtime() -> Runtime:
+    url = os.environ["TREEFOLD_STORE"]
+    return Runtime(
+        [plan, other], models=model_for("disallowed"), store=url, engine=Procrastinate(url),
+        disallowed_tools=["write"], budget=Budget(calls=4),
+        worker=WorkerSettings(name="own", queues=["night"], slots=3, lease=3.0, beat=0.7),
+    )
+
+alone = Runtime([other], store="run.db")
+"""
+
+
+def test_a_runtime_of_a_program_works_with_all_that_it_has(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("GUARDED", str(tmp_path))
+    (program := tmp_path / "app.py").write_text(PROGRAM.replace("run.db", str(tmp_path / "run.db")))
+    worker = WorkerProcess(url, "first", tmp_path, program=f"{program}:runtime")
+    try:
+        assert "own is ready" in worker.said
+        assert f"queue night; 3 slots; placed by the engine of {program}:runtime" in worker.said
+        place = ("--detach", "--queue", "night", "--store", url)
+        with attach(url) as observer:
+            for _ in range(2):
+                submitted = treefold("run", "guards/guarded.py:plan", *place, cwd=TESTS)
+                assert submitted.code == 0, submitted.err
+                wait(lambda: not any(row.open for row in observer.trees()))
+            ends = [observer.get_view(row.id).state.value for row in observer.trees()]
+    finally:
+        worker.kill()
+    # The model of the runtime asks for a write; it may be asked four times in all.
+    assert noted(tmp_path, "effects") == []
+    assert ends == ["success", "error"]
+
+
+def test_a_worker_refuses_what_its_runtime_has_itself_or_lacks(url: str, tmp_path: Path):
+    (tmp_path / "app.py").write_text(PROGRAM)
+    env = {"TREEFOLD_STORE": url}
+    options = ("--slots", "3", "--name", "mine", "--budget", "calls=2")
+    treefold("worker", "app.py:runtime", *options, cwd=tmp_path, env=env).refused(
+        "app.py:runtime is a Runtime, which has that itself: leave out --budget, --slots, --name"
+    )
+    treefold("worker", "app.py:alone", cwd=tmp_path, env=env).refused(
+        "a worker needs a store that several processes share"
+    )

@@ -1,6 +1,5 @@
 """A fresh schema in a real PostgreSQL for each test, and workers on it."""
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -9,10 +8,16 @@ import pytest
 from cluster.serving import Serving
 from postgres_server import new_name, shared_url, with_query
 from treefold import Function, Runtime, WorkerSettings
-from work_engines import KINDS, engine_name, make_engine
+from work_engines import EXHAUSTIVE, KINDS, engine_name, make_engine
 
-# Whether every case is tried, as ``make cluster`` does, instead of some of each kind.
-EXHAUSTIVE: Final = os.environ.get("TREEFOLD_CLUSTER") == "exhaustive"
+# Where engines differ: in what is lost with a worker or a database, and in the rights they need.
+ON_ALL_ENGINES: Final = (
+    "test_deliveries",
+    "test_outages",
+    "test_random_deliveries",
+    "test_roles",
+    "test_takeover",
+)
 
 # Short times, so that the tests need not wait; each heartbeat may be late by a second.
 QUICK = WorkerSettings(lease=3.0, beat=0.3, sweep=0.1, poll=0.1)
@@ -24,13 +29,29 @@ def url() -> str:
     return with_query(shared_url(), schema=new_name())
 
 
-@pytest.fixture(params=KINDS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on one kind of engine, of which the next test has another; or on all kinds.
+
+    All keep the contract that ``EngineSuite`` checks, and most tests here rely on nothing else.
+    """
+    tests = [name for name in vars(metafunc.module) if name.startswith("test_")]
+    place = tests.index(metafunc.function.__name__)
+    is_for_all = EXHAUSTIVE or metafunc.definition.path.stem in ON_ALL_ENGINES
+    kinds = KINDS if is_for_all else (KINDS[place % len(KINDS)],)
+    if "engine" in metafunc.fixturenames:
+        metafunc.parametrize("engine", kinds, indirect=True)
+    marks = metafunc.definition.iter_markers("parametrize")
+    if "any_engine" in metafunc.fixturenames and not any("any_engine" in m.args[0] for m in marks):
+        metafunc.parametrize("any_engine", [*kinds, "none"], indirect=True)
+
+
+@pytest.fixture
 def engine(request: pytest.FixtureRequest) -> str:
-    """The name of an engine: of each kind, one after another."""
+    """The name of an engine."""
     return engine_name(request.param)
 
 
-@pytest.fixture(params=[*KINDS, "none"])
+@pytest.fixture
 def any_engine(request: pytest.FixtureRequest) -> str:
     """The name of an engine, or nothing: then each process runs what it starts."""
     return "" if request.param == "none" else engine_name(request.param)

@@ -3,9 +3,10 @@
     python -m cluster.exhaustive [PART...]
 
 Kills: a worker is killed before and after every commit of a run, and another finishes it, with and
-without remote calls, on every engine. The rest are the tests of this folder, with all cases instead
-of some of each kind. It prints what it does, and ends with 1 if a rule was broken. COMMITS bounds
-the kills, ENGINES="temporal hostile" names the engines that they are tried on, and
+without remote calls, on every engine. Guards: the same for runs that are guarded, for each way to
+place and run them; on engines other than the first at some commits. The rest are the tests of this
+folder, with all cases instead of some of each kind. It prints what it does, and ends with 1 if a
+rule was broken. COMMITS bounds the kills, ENGINES="temporal hostile" names the engines, and
 TREEFOLD_CLUSTER_TREES is how many trees the limits are tried with.
 """
 
@@ -16,13 +17,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from cluster.test_takeover import killed_and_finished
 from cluster.trial import TESTS
+from crash.nursery import Nurseries
+from guards.placed import SUBMIT, WAYS
+from guards.placements import all_of_one_way
+from guards.table import Tally
 from postgres_server import new_name, shared_url, with_query
 from shared_servers import SharedServers
+from treefold.core.function import DEFAULT_QUEUE
 from work_engines import KINDS, engine_name
 
 COMMITS: Final = int(os.environ.get("COMMITS", "200"))  # of a run, at most
@@ -37,11 +44,15 @@ SUITES: Final[Mapping[str, Sequence[str]]] = {
     "remote": ["test_remote_calls.py"],
     "commands": ["test_commands.py"],
     "tail": ["test_tail.py", f"{_STORE}/test_tail.py"],
-    "deploys": ["test_deploys.py", "test_deployed_workers.py"],
+    "deploys": ["test_deploys.py", "test_deployed_workers.py", "test_dependencies.py"],
+    "keys": ["test_continued_keys.py", "test_placed_trees.py"],
+    "time": ["test_durable_time.py"],
     "drain": ["../cli/test_worker.py", "test_roles.py", f"{_STORE}/test_roles.py"],
     "random": ["test_random_deliveries.py", f"{_STORE}/test_random_drives.py"],
 }
 _LONGEST: Final = 3600.0  # seconds for one suite
+_NURSERIES: Final = 2
+_STRIDE: Final = 7  # of the kills on further engines, so that they come before and after commits
 
 
 def say(text: str) -> None:
@@ -74,6 +85,33 @@ def kill_at_every_commit() -> int:
     return broken
 
 
+def keep_guards() -> int:
+    """Kill who submits guarded runs, and each kind of worker; count trials that went wrong."""
+    servers = SharedServers()
+    try:
+        with (
+            tempfile.TemporaryDirectory() as name,
+            Nurseries(Path(name), _NURSERIES, "guards.placed") as nurseries,
+            ThreadPoolExecutor(_NURSERIES) as pool,
+        ):
+
+            def go_through(row: tuple[str, str, str]) -> int:
+                kind, queue, way = row
+                own = Path(tempfile.mkdtemp(dir=name))
+                engine = "in-process" if kind == "none" else engine_name(kind)
+                stride = 1 if kind == ENGINES[0] else _STRIDE
+                title = f"{kind}, {'calls apart, ' if queue else ''}{way}"
+                with nurseries.one() as nursery:
+                    return Tally(title, say).count(
+                        all_of_one_way(nursery, own, engine, queue, way, stride)
+                    )
+
+            rows = itertools.product(ENGINES, ("", DEFAULT_QUEUE), (SUBMIT, *WAYS))
+            return sum(pool.map(go_through, rows))
+    finally:
+        servers.close()
+
+
 def _kill(engine: str, die: str, *, remote: bool) -> bool:
     url = with_query(shared_url(), schema=new_name())
     with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +138,8 @@ def run_suite(files: Sequence[str]) -> int:
 
 def main(wanted: Sequence[str]) -> int:
     """Do what is wanted, or everything."""
-    known = ("kills", *SUITES)
+    kills = {"kills": kill_at_every_commit, "guards": keep_guards}
+    known = (*kills, *SUITES)
     if unknown := set(wanted) - set(known):
         say(f"{', '.join(sorted(unknown))}: not one of {', '.join(known)}")
         return 2
@@ -108,7 +147,7 @@ def main(wanted: Sequence[str]) -> int:
     for part in wanted or known:
         began = time.monotonic()
         say(f"==> {part}")
-        if kill_at_every_commit() if part == "kills" else run_suite(SUITES[part]):
+        if kills[part]() if part in kills else run_suite(SUITES[part]):
             broken.append(part)
         say(f"==> {part}: {time.monotonic() - began:.0f} s")
     say(f"a rule was broken: {', '.join(broken)}" if broken else "no rule was broken")

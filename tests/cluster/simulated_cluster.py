@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any, Final
 
 from cluster.leases import connect
@@ -17,6 +16,7 @@ from cluster.simulated_drive import Drive, Hold
 from cluster.simulated_worker import SimulatedWorker
 from postgres_server import new_schema
 from treefold.core.errors import FencedError
+from treefold.core.fact import replace
 from treefold.core.shared_store import Batch, Ownership, Ticket
 from treefold.core.store import Entry
 from treefold.engines import Depth, Taken

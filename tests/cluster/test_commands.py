@@ -1,7 +1,7 @@
 """Cancel, pause, resume, fork and answer from any process, in every state of a tree."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pytest
 
 import warm_python
 from cluster.commanded_functions import ASK, FAR, FUNCTIONS, PAY, SEND, SETTINGS, WORK
-from cluster.conftest import EXHAUSTIVE, Workers
+from cluster.conftest import Workers
 from cluster.leases import end_lease
 from cluster.serving import Serving
 from command_results import environment, treefold
@@ -26,7 +26,7 @@ from treefold import (
     TreefoldError,
     attach,
 )
-from work_engines import KINDS, engine_name, make_engine
+from work_engines import EXHAUSTIVE, KINDS, engine_name, make_engine
 
 COMMANDS = ("cancel", "pause", "resume", "fork", "answer")
 STATES = (
@@ -38,8 +38,12 @@ HOME = "home"  # the queue of a worker that is always there
 Case = tuple[str, str, str]
 
 
-def cases() -> list[Case]:
-    """Return each command in each state, from one kind of process or from all."""
+def cases(kind: str) -> list[Case]:
+    """Return the cases that are tried on a kind of engine.
+
+    Each command is given in each state: on all kinds and from all processes, or on one kind and
+    from one process, so that every kind of engine meets each command and each state.
+    """
     table = [(command, state) for state in STATES for command in COMMANDS]
     if EXHAUSTIVE:
         return [(*pair, process) for pair in table for process in PROCESSES]
@@ -47,6 +51,7 @@ def cases() -> list[Case]:
     return [
         (*pair, "command line" if row % 5 == row // 5 % 5 else PROCESSES[row % 2])
         for row, pair in enumerate(table)
+        if KINDS[(row % 5 + row // 5) % len(KINDS)] == kind
     ]
 
 
@@ -76,28 +81,43 @@ class Stage:
         return self.workers(*FUNCTIONS, worker=replace(SETTINGS, queues=[queue]))
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def stage(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stage]:
+@contextmanager
+def open_stage(kind: str, folder: Path) -> Generator[Stage]:
+    """Open a stage on a kind of engine."""
     url = with_query(shared_url(), schema=new_name())
-    workers = Workers(url, engine_name(request.param))
-    folder = tmp_path_factory.mktemp("notes")
+    workers = Workers(url, engine_name(kind))
     try:
         submitter = workers.submitter(*FUNCTIONS, worker=SETTINGS)
         with attach(url) as observer:
             stage = Stage(workers, folder, observer, submitter)
             stage.serve(HOME)
             stage.serve(FAR)
-            _make_orphans(stage)
+            _make_orphans(stage, cases(kind))
             yield stage
     finally:
         workers.close()
 
 
-def _make_orphans(stage: Stage) -> None:
+@pytest.fixture(scope="module")
+def stage_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Stage]]:
+    """The stage on a kind of engine; that of the kind before is closed then."""
+    stages: dict[str, Stage] = {}
+    with ExitStack() as stack:
+
+        def stage_on(kind: str) -> Stage:
+            if kind not in stages:
+                stages.clear()
+                stack.close()
+                folder = tmp_path_factory.mktemp("notes")
+                stages[kind] = stack.enter_context(open_stage(kind, folder))
+            return stages[kind]
+
+        yield stage_on
+
+
+def _make_orphans(stage: Stage, cases: Iterable[Case]) -> None:
     """Have a process run a tree for each case that needs one whose worker is dead, and kill it."""
-    names = [name_of(case) for case in cases() if case[1] == "orphaned"]
+    names = [name_of(case) for case in cases if case[1] == "orphaned"]
     for name in names:
         stage.orphans[name] = stage.submit(WORK, name, queue=name)
     program = Path(__file__).parent / "commanded_functions.py"
@@ -270,9 +290,17 @@ def give(scene: Scene, command: str, process: str) -> str:
 ASKING = {"paused", "parked", "in doubt"}
 
 
-@pytest.mark.parametrize(("command", "state", "process"), cases(), ids=map(name_of, cases()))
-def test_a_command_has_a_definite_outcome(stage: Stage, command: str, state: str, process: str):
-    scene = Scene(stage, name_of((command, state, process)), state)
+@pytest.mark.parametrize(
+    ("kind", "case"),
+    [
+        pytest.param(kind, case, id=f"{kind}-{name_of(case)}")
+        for kind in KINDS
+        for case in cases(kind)
+    ],
+)
+def test_a_command_has_a_definite_outcome(stage_on: Callable[[str], Stage], kind: str, case: Case):
+    command, state, process = case
+    scene = Scene(stage_on(kind), name_of(case), state)
     try:
         refused = give(scene, command, process)
         CHECKS[command](scene, state, refused)

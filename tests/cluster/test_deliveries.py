@@ -6,14 +6,14 @@ import time
 from collections import Counter
 from typing import Any
 
-from cluster.conftest import EXHAUSTIVE, QUICK, Workers
+from cluster.conftest import QUICK, Workers
 from cluster.leases import connect
 from cluster.test_shared_runtime import PATIENCE, eventually
 from shared_stores import LEASE, info
 from treefold import CodeFunction, RunContext, Runtime, StoreError, attach
 from treefold.stores import Load, Orders
 from treefold.stores.postgres import PostgresStore
-from work_engines import make_engine
+from work_engines import EXHAUSTIVE, make_engine
 from wrapped_engine import Repeating
 
 TREES = 30

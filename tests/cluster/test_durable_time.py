@@ -75,4 +75,5 @@ def test_an_answer_before_the_expiry_is_the_answer(placed: Workers):
         eventually(lambda: bool(observer.questions()), "a question")
         [question] = observer.questions()
         observer.answer(question.id, "3")
-        eventually(lambda: observer.get_view(node.id).outputs == 3, "that the answer is used")
+        eventually(lambda: observer.get_view(node.id).state.final, "the end")
+        assert observer.get_view(node.id).outputs == 3

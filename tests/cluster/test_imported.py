@@ -1,6 +1,5 @@
 """An open run that is imported into a shared store: no worker runs it until a person resumes it."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from cluster.conftest import Workers
 from cluster.test_shared_runtime import PATIENCE, eventually
 from treefold import CodeFunction, MemoryStore, NodeState, RunContext, attach
+from treefold.core.fact import replace
 from treefold.stores import export_tree, import_tree
 from treefold.stores.postgres import PostgresStore
 from treefold.testing.store_suite import called
@@ -29,7 +29,7 @@ def imported(url: str, file: Path) -> int:
     """Import a run of ``f`` that has not begun."""
     there = MemoryStore()
     there.acquire()
-    there.append([replace(called(1, key="=nightly"), body='{"v":2,"sequence":1,"inputs":{}}')])
+    there.append([replace(called(1, key="=nightly"), body='{"sequence":1,"inputs":{}}')])
     export_tree(there, 1, file)
     with PostgresStore(url) as store:
         return import_tree(store, file)

@@ -17,7 +17,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cluster.conftest import EXHAUSTIVE, Workers
+from cluster.conftest import Workers
 from cluster.gauge import Gauge, GaugedModel
 from cluster.leases import connect, end_lease
 from cluster.limited_agents import HELPER, LEAD, reply
@@ -28,12 +28,14 @@ from treefold import (
     Budget,
     BudgetExceeded,
     CodeFunction,
+    Edit,
     Limits,
     NodeState,
     Rate,
     RunContext,
     Runtime,
     TokenUsage,
+    ToolUse,
     attach,
 )
 from treefold.errors import InvalidValueError, StoreError
@@ -41,10 +43,12 @@ from treefold.events import LeaseAwaited, RateAwaited
 from treefold.stores import Estimate, Ownership, StoredAccount
 from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel
+from work_engines import EXHAUSTIVE
 
 TREES = int(os.environ.get("TREEFOLD_CLUSTER_TREES", "1000" if EXHAUSTIVE else "60"))
 LIMIT = 7
 WORKER = Path(__file__).parent / "limited_worker.py"
+SPENDER = Path(__file__).parent / "spender.py"
 
 
 @pytest.fixture
@@ -294,6 +298,45 @@ def test_workers_do_not_overdraw_a_budget_together(
     assert gauge.begun == 2
 
 
+class Job:
+    """Counts its requests, each of which is answered by a call; the second waits for a person."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.model = ScriptedModel(self._reply)
+        look = CodeFunction(name="look", callable=lambda ctx: "nothing", repeatable=True)
+        wait = CodeFunction(name="wait", callable=self._wait, repeatable=True)
+        self.function = answerer("job", uses=[look, wait])
+
+    def _reply(self, request: Any) -> Any:
+        self.requests += 1
+        calls = sum(isinstance(part, ToolUse) for part in request.transcript)
+        return [ToolUse(f"{calls}", "wait" if calls == 1 else "look", {})]
+
+    @staticmethod
+    async def _wait(ctx: RunContext) -> str:
+        return await ctx.ask(str, "May it go on?")
+
+
+def test_the_budget_of_a_runtime_that_is_gone_is_one_for_all_who_continue_its_run(
+    workers: Workers,
+):
+    job = Job()
+    begins = workers(job.function, models=job.model, budget=Budget(calls=8))
+    run = begins.invoke(job.function).id
+    eventually(lambda: len(begins.questions()) == 1)
+    workers.close(begins)
+    one, other = (workers(job.function, models=job.model) for _ in range(2))
+    forked = other.fork(run, at=1, edit=Edit(system="Again."))
+    eventually(lambda: len(one.questions()) == 2)
+    for question in one.questions():
+        one.answer(question.id, "yes")
+    eventually(lambda: all(one.get_view(id).state.final for id in (run, forked.id)))
+    for id in (run, forked.id):
+        assert "8 of 8 requests" in str(one.get_view(id).exception)
+    assert job.requests == 8
+
+
 @pytest.fixture
 def accounts(url: str) -> Iterator["Accounts"]:
     with connect(url) as connection, PostgresStore(url) as store:
@@ -328,12 +371,12 @@ class Accounts:
 
 def test_budgets_in_tokens_and_money_are_kept_by_the_store(url: str, accounts: Accounts):
     account = StoredAccount(
-        name="1:0", tree=1, most_tokens=1000, most_usd=Decimal("0.30"), tokens=100
+        name="1:0", tree=1, most_tokens=1000, most_usd=Decimal("0.30"), history=1, tokens=100
     )
     ask, store = accounts.ask, accounts.store
     first = ask(account, tokens=500, usd=Decimal("0.1"))
     second = ask(account, tokens=400, usd=Decimal("0.1"))
-    waits = ask(account, tokens=1)
+    waits = ask(account, tokens=1, least_tokens=1)
     assert (waits.name, waits.tokens, waits.usd) == ("1:0", 1000, Decimal("0.2"))
     assert waits.must_wait
     store.charge(first, calls=1, tokens=200, usd=Decimal("0.1"))
@@ -341,7 +384,7 @@ def test_budgets_in_tokens_and_money_are_kept_by_the_store(url: str, accounts: A
     with PostgresStore(url) as other:
         other.charge(second, calls=0, tokens=0, usd=Decimal(0))
     assert not hasattr(ask(account, tokens=700, usd=Decimal("0.2")), "name")
-    assert ask(account, tokens=0, usd=Decimal("0.01")).must_wait
+    assert ask(account, tokens=0, usd=Decimal("0.01"), least_usd=Decimal("0.01")).must_wait
     refused = ask(account, tokens=900, least_tokens=701, least_usd=Decimal("0.1"))
     assert (refused.tokens, refused.usd, refused.must_wait) == (300, Decimal("0.1"), False)
 
@@ -355,24 +398,57 @@ def test_a_request_alone_needs_only_its_least(accounts: Accounts):
     assert not hasattr(accounts.ask(account, tokens=9000, least_tokens=50), "name")
 
 
-def test_a_request_of_a_lost_drive_is_charged_with_its_least(accounts: Accounts):
-    account = StoredAccount(name="1:0", tree=1, most_calls=2)
-    lost = accounts.ask(account, tokens=500, least_tokens=10)
-    accounts.read("UPDATE drives SET epoch = 2 RETURNING 1")
+def test_one_request_at_a_time_is_excused(accounts: Accounts):
+    account = StoredAccount(name="1:0", tree=1, most_tokens=100)
+    accounts.ask(account, tokens=60, least_tokens=10)
+    excused = accounts.ask(account, tokens=9000, least_tokens=10)
+    assert accounts.ask(account, tokens=9000, least_tokens=10).must_wait
+    assert not hasattr(accounts.ask(account, tokens=30, least_tokens=10), "name")
+    accounts.store.charge(excused, calls=1, tokens=9000, usd=Decimal(0))
+    assert not accounts.ask(account, tokens=1, least_tokens=1).must_wait
+
+
+def test_a_request_of_a_dead_worker_is_charged_with_what_was_reserved_until_it_is_known(
+    accounts: Accounts,
+):
+    account = StoredAccount(name="1:0", tree=1, most_calls=3, most_tokens=800)
+    lost, excused = (accounts.ask(account, tokens=500, least_tokens=10) for _ in range(2))
+    accounts.read("UPDATE workers SET lease = interval '0' RETURNING 1")
     assert not hasattr(accounts.ask(account, tokens=10), "name")
-    assert accounts.read("SELECT calls, tokens FROM accounts") == (1, 10)
-    # It was not dead after all, and is not charged twice.
-    accounts.store.charge(lost, calls=1, tokens=50, usd=Decimal(0))
-    assert accounts.ask(account, tokens=10).calls == 2
+    assert accounts.read("SELECT calls, tokens FROM accounts") == (2, 510)
+    # It was not dead after all, and they are not charged twice.
+    for _ in range(2):
+        accounts.store.charge(lost, calls=1, tokens=50, usd=Decimal(0))
+        accounts.store.charge(excused, calls=0, tokens=0, usd=Decimal(0))
+    assert accounts.read("SELECT calls, tokens FROM accounts") == (1, 50)
+    assert not hasattr(accounts.ask(account, tokens=10), "name")
+    assert accounts.ask(account, tokens=10).calls == 3
+
+
+def test_a_request_counts_until_it_is_charged_also_if_its_drive_was_given_up(accounts: Accounts):
+    account = StoredAccount(name="=june", most_tokens=100)
+    excused = accounts.ask(account, tokens=900, least_tokens=10)
+    accounts.read("UPDATE drives SET owner = NULL, epoch = 2 RETURNING 1")
+    assert accounts.ask(account, tokens=900, least_tokens=10).must_wait
+    accounts.store.charge(excused, calls=1, tokens=91, usd=Decimal(0))
+    assert not accounts.ask(account, tokens=900, least_tokens=10).must_wait
 
 
 def test_nobody_waits_for_a_request_of_a_dead_worker(accounts: Accounts):
     account = StoredAccount(name="=june", most_tokens=100)
-    accounts.ask(account, tokens=90, least_tokens=10)
-    assert accounts.ask(account, tokens=90, least_tokens=10).must_wait
+    accounts.ask(account, tokens=900, least_tokens=10)
+    assert accounts.ask(account, tokens=900, least_tokens=10).must_wait
     accounts.read("UPDATE workers SET lease = interval '0' RETURNING 1")
-    assert not hasattr(accounts.ask(account, tokens=90, least_tokens=10), "name")
+    assert not hasattr(accounts.ask(account, tokens=900, least_tokens=10), "name")
     assert accounts.read("SELECT calls, tokens FROM accounts") == (1, 10)
+
+
+def test_what_a_tree_spent_before_counts_once_in_an_account(accounts: Accounts):
+    shared: dict[str, Any] = {"name": "~b", "tree": 1, "most_calls": 9}
+    accounts.ask(StoredAccount(**shared, history=1, calls=3), tokens=1)
+    accounts.ask(StoredAccount(**shared, history=1, calls=4), tokens=1)
+    accounts.ask(StoredAccount(**shared, history=2, calls=2), tokens=1)
+    assert accounts.read("SELECT calls FROM accounts") == (5,)
 
 
 # Real processes
@@ -422,6 +498,21 @@ def crews() -> Iterator[Any]:
             return crew
 
         yield start
+
+
+def test_long_answers_of_two_processes_exceed_a_budget_by_one_of_them_at_most(url: str):
+    tokens, long = 200_000, 40_000
+    command = [sys.executable, str(SPENDER), url, str(tokens), str(long)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        spent = sum(int(process.communicate(timeout=100)[0]) for process in processes)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert tokens - 10 < spent <= tokens + long
+    with connect(url) as connection:
+        assert connection.execute("SELECT tokens FROM accounts").fetchall() == [(spent,)]
 
 
 def test_slots_of_a_killed_process_are_free_again_at_once(placed: Workers, gauges: Any, crews: Any):

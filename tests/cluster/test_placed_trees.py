@@ -88,6 +88,8 @@ def test_a_node_that_was_found_by_its_key_can_be_cancelled(any_workers: Workers)
     eventually(lambda: node.state is NodeState.Running)
     looking_on(any_workers, FOREVER).invoke(FOREVER, key="once").cancel("enough")
     eventually(lambda: node.state is NodeState.Canceled)
+    with attach(any_workers.url) as observer:
+        assert observer.get_view(node.id).state is NodeState.Canceled
 
 
 # Commands
@@ -102,6 +104,8 @@ def test_a_call_can_be_cancelled_at_once(any_workers: Workers, by: str):
     else:
         node.cancel("enough")
     eventually(lambda: node.state is NodeState.Canceled)
+    with attach(any_workers.url) as observer:
+        assert observer.get_view(node.id).state is NodeState.Canceled
 
 
 def test_a_call_below_is_cancelled_and_paused_in_the_process_that_submitted_its_tree(

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.conftest import EXHAUSTIVE
 from cluster.leases import end_lease
 from notes_in_files import noted
 from support import wait
 from treefold import NodeState, Question, QuestionKind, attach
 from treefold.runtime.durable.crash_trials import MOST_DEATHS
+from work_engines import EXHAUSTIVE
 from worker_process import WorkerProcess, result_of, submit
 
 

@@ -22,15 +22,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cluster.conftest import EXHAUSTIVE
 from cluster.simulated_cluster import Cluster
 from cluster.simulated_drive import Drive
 from treefold.engines import Taken
+from work_engines import EXHAUSTIVE
 
 T = TypeVar("T")
 
-_EXAMPLES: Final = 1500 if EXHAUSTIVE else 40
-_SECONDS: Final = 600.0 if EXHAUSTIVE else 6.5  # for each engine; then examples do nothing
+_EXAMPLES: Final = 1500 if EXHAUSTIVE else 20
+_SECONDS: Final = 600.0 if EXHAUSTIVE else 3.5  # for each engine; then examples do nothing
 _TREES: Final = 3  # in one example
 _MOMENT: Final = 0.3  # seconds for deliveries, before the next thing happens
 

@@ -308,7 +308,8 @@ def test_a_caller_is_given_up_though_its_call_is_just_being_submitted(workers: W
         for queue in ("near", "far"):
             workers(work, worker=serving(queue))
         with attach(workers.url) as observer:
-            eventually(lambda: observer.get_view(node).outputs == [4])
+            eventually(lambda: observer.get_view(node).state.final)
+            assert observer.get_view(node).outputs == [4]
     finally:
         first.close()
 

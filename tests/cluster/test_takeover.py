@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from cluster.leases import end_lease
 from cluster.trial import Second, faults, worker
 from crash.effects import read
 from support import wait
+from work_engines import EXHAUSTIVE, KINDS
 
 KILLED = -signal.SIGKILL
 
@@ -43,14 +45,26 @@ def killed_and_finished(
     return was_killed
 
 
-@pytest.mark.parametrize("die", ["after:1", "before:4", "after:6", "before:9", "after:12"])
+def on_some(*moments: str) -> pytest.MarkDecorator:
+    """Try each moment on two engines, so that all are tried; ``make cluster`` tries it on all."""
+    kinds = (*KINDS, "none")
+    cases = [
+        (die, kind)
+        for place, die in enumerate(moments)
+        for number, kind in enumerate(kinds)
+        if EXHAUSTIVE or (place + number) % 2
+    ]
+    return pytest.mark.parametrize(("die", "any_engine"), cases, indirect=["any_engine"])
+
+
+@on_some("after:1", "before:4", "after:6", "before:9", "after:12")
 def test_a_tree_whose_worker_is_killed_is_finished_by_another(
     url: str, tmp_path: Path, any_engine: str, die: str
 ):
     assert killed_and_finished(url, tmp_path, any_engine, die)
 
 
-@pytest.mark.parametrize("die", ["after:3", "before:8"])
+@on_some("after:3", "before:8")
 def test_a_tree_with_remote_calls_is_finished_by_another(
     url: str, tmp_path: Path, any_engine: str, die: str
 ):
@@ -66,10 +80,10 @@ def test_a_worker_is_killed_when_a_drive_has_ended_and_its_engine_does_not_know(
 
 def finish_though_it_was_stopped(
     url: str, folder: Path, engine: str, *options: str, stop: bool
-) -> None:
+) -> list[Any]:
     """Have a worker stop for longer than its lease, and its tree finished by another meanwhile.
 
-    Unless the test is to *stop* it, it stops itself.
+    Unless the test is to *stop* it, it stops itself. Return what it began after that.
     """
     effects = folder / "effects"
     second = Second(url, effects, engine)
@@ -88,23 +102,25 @@ def finish_though_it_was_stopped(
             # It learns with its next heartbeat that it has lost the tree.
             time.sleep(3 * QUICK.beat)
             assert first.close() == 0
-            assert [line for line in read(effects)[lines:] if line["what"] == "begin"] == []
+            begun = [line for line in read(effects)[lines:] if line["what"] == "begin"]
         assert faults(before, second.committed(), read(effects), outputs) == []
     finally:
         second.close()
+    return begun
 
 
 def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing_any_more(
     url: str, tmp_path: Path, engine: str
 ):
-    finish_though_it_was_stopped(url, tmp_path, engine, stop=True)
+    assert finish_though_it_was_stopped(url, tmp_path, engine, stop=True) == []
 
 
 @pytest.mark.parametrize("commit", [5, 8])
 def test_a_worker_that_stops_in_the_middle_of_a_write_blocks_nobody(
     url: str, tmp_path: Path, engine: str, commit: int
 ):
-    finish_though_it_was_stopped(url, tmp_path, engine, "--freeze", str(commit), stop=False)
+    options = ("--freeze", str(commit))
+    assert finish_though_it_was_stopped(url, tmp_path, engine, *options, stop=False) == []
 
 
 @pytest.mark.parametrize("seconds", [-3600, 3600])

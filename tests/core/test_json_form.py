@@ -1,7 +1,6 @@
 """The JSON form of events, views and questions, and its schema."""
 
 import json
-from dataclasses import fields, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from treefold import (
+    AgentFunction,
     Budget,
     Frame,
     ModelText,
@@ -18,17 +18,22 @@ from treefold import (
     NodeView,
     Question,
     QuestionKind,
+    Runtime,
     ThinkingPart,
     TokenUsage,
     ToolResult,
     ToolUse,
     UserText,
+    attach,
     events,
 )
 from treefold.core.events import CallOptions, Failure, Stop, StopCause
+from treefold.core.fact import fields_of, replace
 from treefold.core.guards import Guards, HookGuard
+from treefold.core.json_form import kinds_of
 from treefold.core.question import Answer, Escalation
 from treefold.models import Exchange, Finish
+from treefold.testing import ScriptedModel
 
 DOCS = Path(__file__).parents[2] / "docs"
 AT = 1767225600.0
@@ -58,7 +63,7 @@ FAILURE = Failure("HTTP 529", "overloaded", "httpx")
 EXCHANGE = Exchange(
     dialect="openai-chat", sent=("{}",), received=("{}",), finish=Finish.ANSWERED, usage=USAGE
 )
-OPTIONS = CallOptions(timeout=float("inf"), model="local", budget=Budget(usd="0.50"))
+OPTIONS = CallOptions(timeout=float("inf"), model="local", budget=Budget(usd=Decimal("0.50")))
 EVENTS = [
     events.AgentEdited(2, prompt="Be brief.", model=None),
     events.ArgumentsEdited(2, {"a": 2}),
@@ -86,7 +91,7 @@ EVENTS = [
     events.RequestFailed(2, AT, FAILURE, USAGE, Decimal("0.0100")),
     events.RequestRetried(2, AT, 1, FAILURE, 5.0),
     events.RequestSent(2, AT, PARTS[:1]),
-    events.ResponseCompleted(2, AT, EXCHANGE, PARTS, USAGE, None),
+    events.ResponseCompleted(2, AT, EXCHANGE, PARTS, USAGE, None, 1),
     events.ResponseStreamed(2, 4, "more", {"title": "A"}),
     events.TreeForked(
         9, AT, "#9", 2, "add", is_agent=False, source=1, inherited=1, cut=3, length=4, reopened=(1,)
@@ -154,7 +159,7 @@ def test_every_event_is_covered_here_and_public():
     kinds = {getattr(events, name) for name in dir(events)}
     ours = {kind for kind in kinds if isinstance(kind, type) and issubclass(kind, events.Event)}
     assert {type(event) for event in EVENTS} == ours - {events.Event}
-    assert {one.__name__ for one in events.Event.__subclasses__()} <= {one.__name__ for one in ours}
+    assert {kind.__name__ for kind in kinds_of(events.Event)} <= {one.__name__ for one in ours}
 
 
 @pytest.mark.parametrize("value", [*EVENTS, *OTHERS], ids=lambda value: type(value).__name__)
@@ -166,7 +171,7 @@ def test_the_json_form_is_as_its_schema_says(value: Any):
     assert (data["schema"], data["type"]) == (1, type(value).__name__)
     described = schema["$defs"][type(value).__name__]
     assert names(data) == set(described["properties"]) == set(described["required"])
-    known = {field.name for field in fields(value)}
+    known = {field.name for field in fields_of(type(value))}
     assert names(data) - known <= {"node", "function", "total"}
 
 
@@ -241,3 +246,16 @@ def test_a_tree_may_be_deeper_than_json_can_be():
         data, depth = data["children"][0], depth + 1
     assert data == {"$more": 1}
     assert depth == 100
+
+
+def test_events_that_were_read_from_a_journal_have_the_json_form_of_those_that_happened(
+    tmp_path: Path,
+):
+    plan = AgentFunction("plan", "Plan.", user_prompt_template="Plan.")
+    with Runtime([plan], models=ScriptedModel("Done."), store=tmp_path / "run.db") as runtime:
+        node = runtime.invoke(plan)
+        happened = [event.to_json() for event in runtime.events(node)]
+    with attach(tmp_path / "run.db") as observer:
+        read = [event.to_json() for event in observer.events(node.id)]
+    assert "ResponseCompleted" in {event["type"] for event in read}
+    assert read == happened

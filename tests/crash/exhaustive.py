@@ -1,6 +1,9 @@
-"""Kill the program at every commit, at random moments, and again and again: ``make crash``.
+"""Kill the program at every commit, at random moments, and again and again: ``make crash``, or
 
-Prints what it does; ends with 1 if a rule was broken. RANDOM_KILLS and SEED may be set.
+    python -m crash.exhaustive [PART...]
+
+The part ``guards`` kills whoever starts a guarded run or goes on with it, at every commit. Prints
+what it does; ends with 1 if a rule was broken. RANDOM_KILLS and SEED may be set.
 """
 
 import os
@@ -11,14 +14,16 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
+from itertools import product, repeat
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Final
 
-from crash.nursery import Nursery
+from crash.nursery import Nurseries, Nursery
 from crash.rules import faults_of
 from crash.trial import Trial, try_kills
+from guards.guarded import GUARDS
+from guards.program import STARTS
+from guards.table import Table, Tally, all_of_one_start
 
 WORKERS: Final = max(2, os.cpu_count() or 2)
 LIVES: Final = 400  # as many deaths as a tree may take at most
@@ -49,10 +54,12 @@ def each_commit(commits: int) -> Iterator[list[str]]:
 
 
 def during_recovery(commits: int) -> Iterator[list[str]]:
-    """Give two kills each: the second hits what the first made necessary."""
+    """Give two kills each, and three: each hits what the one before made necessary."""
     for number in range(2, commits, 5):
         for second in range(1, 5):
             yield [f"after:{number}", f"{'before' if number % 2 else 'after'}:{second}"]
+    for number in range(2, commits, 16):
+        yield [f"after:{number}", "before:2", "after:3"]
 
 
 def again_and_again() -> Iterator[Iterable[str]]:
@@ -72,22 +79,19 @@ def at_random(seed: int, count: int, span: int) -> Iterator[list[str]]:
 def run(kinds: Sequence[tuple[str, Iterator[Iterable[str]]]], requests: "Counter[str]") -> int:
     """Make all trials, and return in how many something was wrong."""
     broken = 0
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(WORKERS) as pool:
-        folder = Path(name)
-        nurseries: SimpleQueue[Nursery] = SimpleQueue()
-        for number in range(WORKERS):
-            (own := folder / f"nursery-{number}").mkdir()
-            nurseries.put(Nursery(own))
+    with (
+        tempfile.TemporaryDirectory() as name,
+        Nurseries(folder := Path(name), WORKERS) as nurseries,
+        ThreadPoolExecutor(WORKERS) as pool,
+    ):
 
         def judge(job: tuple[int, Iterable[str]]) -> tuple[Trial | None, list[str]]:
-            nursery = nurseries.get()
             try:
-                trial = try_kills(nursery, folder / f"trial-{job[0]}", job[1])
+                with nurseries.one() as nursery:
+                    trial = try_kills(nursery, folder / f"trial-{job[0]}", job[1])
                 return trial, faults_of(trial, requests)
             except AssertionError as error:
                 return None, [str(error)]
-            finally:
-                nurseries.put(nursery)
 
         number = 0
         for kind, kills in kinds:
@@ -105,8 +109,6 @@ def run(kinds: Sequence[tuple[str, Iterator[Iterable[str]]]], requests: "Counter
                         say(f"    {fault[:2000]}")
             took = time.monotonic() - began
             say(f"{kind}: {len(jobs)} trials, {deaths} deaths, {took:.0f} s")
-        for _ in range(WORKERS):
-            nurseries.get().close()
     return broken
 
 
@@ -116,8 +118,35 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def main() -> int:
-    """Do it all."""
+def keep_guards() -> int:
+    """Go through the table of guarded runs; return in how many trials something was wrong."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        Nurseries(folder := Path(name), WORKERS, "guards.program") as nurseries,
+        ThreadPoolExecutor(WORKERS) as pool,
+    ):
+
+        def go_through(row: tuple[str, str]) -> int:
+            (own := folder / "-".join(row)).mkdir()
+            with nurseries.one() as nursery:
+                return Tally(", ".join(row), say).count(all_of_one_start(Table(own), nursery, *row))
+
+        return sum(pool.map(go_through, product(STARTS, GUARDS)))
+
+
+def main(wanted: Sequence[str]) -> int:
+    """Do what is wanted, or everything."""
+    parts = {"kills": kill_program, "guards": keep_guards}
+    if unknown := set(wanted) - set(parts):
+        say(f"{', '.join(sorted(unknown))}: not one of {', '.join(parts)}")
+        return 2
+    broken = sum(parts[part]() for part in wanted or parts)
+    say(f"{broken} trials broke a rule" if broken else "no rule was broken")
+    return 1 if broken else 0
+
+
+def kill_program() -> int:
+    """Kill the program in every way; return in how many trials something was wrong."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with Nursery(folder) as nursery:
@@ -132,7 +161,7 @@ def main() -> int:
     count = int(os.environ.get("RANDOM_KILLS", "200"))
     seed = int(os.environ.get("SEED", random.SystemRandom().randrange(10**9)))
     say(f"SEED={seed}")
-    broken = run(
+    return run(
         [
             ("each commit", each_commit(commits)),
             ("during recovery", during_recovery(commits)),
@@ -141,9 +170,7 @@ def main() -> int:
         ],
         requests,
     )
-    say(f"{broken} trials broke a rule" if broken else "no rule was broken")
-    return 1 if broken else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -9,16 +9,19 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Self
 
 import warm_python
 
 PATIENCE: Final = 90  # seconds for one life
+TO_IMPORT: Final = 300  # seconds for all that is imported before the first, on a busy machine
 
 
 @dataclass(frozen=True)
@@ -48,21 +51,29 @@ class Nursery:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._is_ready = False
 
     def live(self, *arguments: str) -> Life:
         """Run the program with *arguments* to its end."""
+        if not self._is_ready:
+            assert self._hear(TO_IMPORT), f"not ready after {TO_IMPORT} s"
+            self._is_ready = True
         assert self._parent.stdin is not None
-        assert self._parent.stdout is not None
         self._parent.stdin.write(json.dumps(arguments) + "\n")
         self._parent.stdin.flush()
-        timer = threading.Timer(PATIENCE, self._parent.kill)
-        timer.start()
-        try:
-            status = self._parent.stdout.readline()
-        finally:
-            timer.cancel()
+        status = self._hear(PATIENCE)
         assert status, f"no end after {PATIENCE} s: {arguments} {self._err.read_text()}"
         return Life(int(status), self._out.read_text(), self._err.read_text())
+
+    def _hear(self, patience: float) -> str:
+        """Return the next line that the parent says; nothing if it was too slow, and has ended."""
+        assert self._parent.stdout is not None
+        timer = threading.Timer(patience, self._parent.kill)
+        timer.start()
+        try:
+            return self._parent.stdout.readline()
+        finally:
+            timer.cancel()
 
     def close(self) -> None:
         """End the parent."""
@@ -80,8 +91,37 @@ class Nursery:
         self.close()
 
 
+class Nurseries:
+    """Several nurseries of one program, for as many threads."""
+
+    def __init__(self, folder: Path, count: int, module: str = "crash.program") -> None:
+        self._free: SimpleQueue[Nursery] = SimpleQueue()
+        self._count = count
+        for number in range(count):
+            (own := folder / f"nursery-{number}").mkdir()
+            self._free.put(Nursery(own, module))
+
+    @contextmanager
+    def one(self) -> Generator[Nursery]:
+        """Give a nursery that no other thread uses meanwhile."""
+        nursery = self._free.get()
+        try:
+            yield nursery
+        finally:
+            self._free.put(nursery)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        for _ in range(self._count):
+            self._free.get().close()
+
+
 def serve(main: Callable[[Sequence[str]], None], out: str, err: str) -> None:
     """Fork a child for each line of arguments, and say how it ended."""
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     for line in sys.stdin:
         child = os.fork()
         if not child:

@@ -14,13 +14,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from crash.effects import Effects
 from crash.tree import Stage, answered, decide
 from treefold import NodeView, Observer, Question, QuestionKind, Runtime, SqliteStore, ToolUse
 from treefold.core.errors import UnknownQuestionError
+from treefold.core.fact import replace
 from treefold.core.store import Entry
 
 PATIENCE: Final = 60  # seconds until a life that hangs says where, and ends

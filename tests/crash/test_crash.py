@@ -14,9 +14,9 @@ from crash.tree import REPEATABLE, UNREPEATABLE
 from crash.trial import Trial, try_kills
 
 PARTS = 4  # of the commits, so that several processes can share them
-STRIDE = 3
+STRIDE = 6
 LIVES = 150
-RANDOM_KILLS = 6
+RANDOM_KILLS = 3
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_a_program_that_is_killed_while_it_recovers_goes_on_all_the_same(
     nursery: Nursery, whole: Trial, requests: "Counter[str]", tmp_path: Path, second: str
 ):
     faults: dict[str, list[str]] = {}
-    for number in range(5, whole.finished["commits"], 16):
+    for number in range(5, whole.finished["commits"], 32):
         kills = [f"after:{number}", second, second]
         trial = try_kills(nursery, tmp_path / str(number), kills)
         if found := faults_of(trial, requests):
@@ -83,7 +83,7 @@ def test_a_program_that_is_killed_at_any_moment_goes_on_all_the_same(
     assert faults == {}
 
 
-@pytest.mark.parametrize("kill", ["after:3", "before:5"])
+@pytest.mark.parametrize("kill", ["after:6", "before:8"])
 def test_a_program_that_is_killed_in_every_life_gets_done(
     nursery: Nursery, requests: "Counter[str]", tmp_path: Path, kill: str
 ):

@@ -1,7 +1,6 @@
 """The models of the guarded runs, for command lines."""
 
-from guards.guarded import reply_by
+from guards.guarded import GUARDS, UNGUARDED, reply_by
 
-function, hook, allowed, disallowed, budget = map(
-    reply_by, ("function", "hook", "allowed", "disallowed", "budget")
-)
+any_guard = reply_by("")
+function, hook, allowed, disallowed, budget, nothing = map(reply_by, (*GUARDS, UNGUARDED))

@@ -1,10 +1,10 @@
-"""Whoever resumes, forks, serves or replays a run is bound by what bound it.
+"""What becomes of a guarded run when a process has its guard, or a person gives their word.
 
-Each test counts the guarded effect in a file: nothing is done without a person's word.
+Each test counts the guarded effect in a file. ``test_table`` has those who know nothing of it.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,15 +12,14 @@ import pytest
 
 from command_line import treefold
 from crash.nursery import Nursery
-from guards.guarded import GUARDS, approve, model_for, noted, options_of, plan, violations
+from guards.guarded import approve, model_for, noted, options_of, plan, violations
 from guards.program import until_it_rests
-from treefold import Edit, Runtime
+from treefold import Runtime
 from treefold.errors import HeldBackError
 from treefold.runtime.observe.observer import attach
 
 HERE: Final = Path(__file__).parent
 PROGRAM: Final = str(HERE / "guarded.py")
-MOST_COMMITS: Final = 14  # of one guarded run
 
 
 @pytest.fixture(autouse=True)
@@ -44,102 +43,16 @@ def command(*args: str, folder: Path, guard: str) -> Any:
     return treefold(*args, *models, "--store", "run.db", cwd=folder, env=env, said="deny\n" * 5)
 
 
-# A run that a person has denied, or that its guard has stopped
-
-ENDED_WAYS: Final[dict[str, Callable[[Path, str], Any]]] = {
-    "fork in this process": lambda folder, guard: fork_here(folder, guard),
-    "resume in this process": lambda folder, guard: fork_here(folder, guard),
-    "fork from the command line": lambda folder, guard: command(
-        "fork", "1", "--system", "Again.", "--with", PROGRAM, folder=folder, guard=guard
-    ),
-    "fork of the call": lambda folder, guard: command(
-        "fork", "1.2", "--with", PROGRAM, folder=folder, guard=guard
-    ),
-    "replay": lambda folder, guard: command(
-        "replay", "1", "--with", PROGRAM, folder=folder, guard=guard
-    ),
-    "the same command again": lambda folder, guard: command(
-        "run", f"{PROGRAM}:other", folder=folder, guard=guard
-    ),
-}
-
-
-def fork_here(folder: Path, guard: str) -> None:
-    with Runtime([plan], models=model_for(guard), store=folder / "run.db") as runtime:
-        try:
-            runtime.fork(1, edit=Edit(system="Again."))
-        except HeldBackError:
-            return
-        until_it_rests(runtime)
-
-
-@pytest.mark.parametrize("guard", GUARDS)
-@pytest.mark.parametrize("way", ENDED_WAYS)
-def test_what_was_denied_is_not_done_by_another_way(
-    nursery: Nursery, folder: Path, guard: str, way: str
-):
-    assert nursery.live("begin", str(folder), guard, "").status == 0
-    assert violations(folder) == ""
-    ENDED_WAYS[way](folder, guard)
-    assert violations(folder) == ""
-
-
-# A run whose process was killed at any of its commits
-
-OPEN_WAYS: Final[dict[str, Callable[[Nursery, Path, str], Any]]] = {
-    "another program": lambda nursery, folder, guard: nursery.live("resume", str(folder), guard),
-    "treefold run of something else": lambda _, folder, guard: command(
-        "run", f"{PROGRAM}:other", folder=folder, guard=guard
-    ),
-    "treefold resume": lambda _, folder, guard: command(
-        "resume", "last", "--with", PROGRAM, folder=folder, guard=guard
-    ),
-    "treefold fork": lambda _, folder, guard: command(
-        "fork", "last", "--with", PROGRAM, folder=folder, guard=guard
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("guard", GUARDS)
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_run_killed_at_any_commit_is_resumed_with_its_guards(
-    nursery: Nursery, tmp_path: Path, guard: str, moment: str
-):
-    for commit in range(1, MOST_COMMITS):
-        folder = tmp_path / str(commit)
-        folder.mkdir()
-        life = nursery.live("begin", str(folder), guard, f"{moment}:{commit}")
-        if life.status == 0:
-            break
-        assert nursery.live("resume", str(folder), guard).status == 0
-        assert violations(folder, deaths=1) == "", f"killed {moment} commit {commit}"
-    else:
-        pytest.fail("the run has more commits than this test expects")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("guard", GUARDS)
-@pytest.mark.parametrize("way", OPEN_WAYS)
-@pytest.mark.parametrize("commit", [2, 5])
-def test_a_killed_run_is_bound_by_its_guards_however_it_goes_on(
-    nursery: Nursery, folder: Path, guard: str, way: str, commit: int
-):
-    assert nursery.live("begin", str(folder), guard, f"after:{commit}").status < 0
-    OPEN_WAYS[way](nursery, folder, guard)
-    assert violations(folder, deaths=1) == ""
-
-
 # With the guard, and with a person's word
 
 
 def left_open(nursery: Nursery, folder: Path, commit: int = 2) -> None:
-    assert nursery.live("begin", str(folder), "hook", f"after:{commit}").status < 0
+    assert nursery.live("a program", str(folder), "hook", f"after:{commit}").status < 0
 
 
 def test_a_process_that_has_the_hook_resumes_the_run_and_asks(nursery: Nursery, folder: Path):
     left_open(nursery, folder)
-    assert nursery.live("resume", str(folder), "hook").status == 0
+    assert nursery.live("another program", str(folder), "hook", "").status == 0
     with attach(folder / "run.db") as observer:
         view = observer.get_view(1)
     assert view.held_back.startswith("guarded by guards.guarded:approve, which this process")
@@ -201,11 +114,11 @@ def test_the_guards_of_a_program_that_resumes_a_run_bind_it_from_then_on(
     nursery: Nursery, folder: Path
 ):
     store = folder / "run.db"
-    assert nursery.live("begin", str(folder), "function", "after:2").status < 0
+    assert nursery.live("a program", str(folder), "function", "after:2").status < 0
     options = options_of("hook")
     with Runtime([plan], models=model_for("hook"), store=store, **options) as runtime:
         until_it_rests(runtime)
-    assert nursery.live("resume", str(folder), "hook").status == 0
+    assert nursery.live("another program", str(folder), "hook", "").status == 0
     with attach(store) as observer:
         assert observer.get_view(1).state.value != "success"
     assert noted(folder, "effects") == 0

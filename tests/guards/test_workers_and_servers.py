@@ -10,7 +10,6 @@ import pytest
 import warm_python
 from cluster.conftest import Workers
 from guards.guarded import (
-    GUARDS,
     guarded_write,
     model_for,
     noted,
@@ -47,24 +46,16 @@ def placed(request: pytest.FixtureRequest) -> Iterator[Workers]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guard", GUARDS)
-def test_a_worker_is_bound_by_the_guards_of_the_program_that_submitted_a_run(
-    placed: Workers, folder: Path, guard: str
+def test_a_worker_without_the_hook_of_a_run_leaves_it_to_one_that_asks(
+    placed: Workers, folder: Path
 ):
-    submitter = placed.submitter(plan, models=model_for(guard), **options_of(guard))
+    submitter = placed.submitter(plan, models=model_for("hook"), **options_of("hook"))
     id = submitter.invoke(plan).id
     submitter.flush()
-    placed(plan, models=model_for(guard))
+    placed(plan, models=model_for("hook"))
     with attach(placed.url) as observer:
-        rests = {
-            "function": lambda: observer.questions(),
-            "hook": lambda: observer.get_view(id).held_back,
-        }
-        wait(rests.get(guard, lambda: observer.get_view(id).state.final))
-        assert violations(folder) == ""
-        if guard != "hook":
-            return
-        placed(plan, models=model_for(guard), **options_of(guard))
+        wait(lambda: observer.get_view(id).held_back)
+        placed(plan, models=model_for("hook"), **options_of("hook"))
         [question] = wait(observer.questions)
         assert noted(folder, "effects") == 0
         observer.answer(question.id, "allow")

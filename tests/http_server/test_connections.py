@@ -17,7 +17,7 @@ from mcp_servers import TOKEN, WITH_TOKEN
 from support import double, settle
 from treefold import MemoryStore
 from treefold.http_server.connections import ConnectionLimits
-from treefold.http_server.guard import Guard, Hosts, Policy
+from treefold.http_server.guard import AccessPolicy, Guard, Hosts
 from treefold.http_server.serving import listen, serve_on, url_of
 from treefold.mcp import McpServer, serve
 from treefold.views.web import view
@@ -51,7 +51,7 @@ async def served(
             return
         await (answer or PlainTextResponse("hello"))(scope, receive, send)
 
-    policy = Policy(
+    policy = AccessPolicy(
         TOKEN,
         Hosts("127.0.0.1"),
         wrong_host="no",

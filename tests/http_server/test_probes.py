@@ -7,14 +7,14 @@ import urllib.request
 import pytest
 
 from treefold.core.errors import UsageError
-from treefold.http_server.probes import Page, ProbeServer
+from treefold.http_server.probes import ProbePage, ProbeServer
 
 TIMEOUT = 10.0  # seconds
 
 
 def server(host: str = "127.0.0.1", port: int = 0) -> ProbeServer:
     return ProbeServer(
-        host, port, {"/ok": lambda: Page("fine\n"), "/bad": lambda: Page("no\n", 503)}
+        host, port, {"/ok": lambda: ProbePage("fine\n"), "/bad": lambda: ProbePage("no\n", 503)}
     )
 
 
@@ -28,7 +28,8 @@ def test_a_page_is_served_with_its_status():
             assert response.headers["server"] == "treefold"
         with pytest.raises(urllib.error.HTTPError) as failed:
             urllib.request.urlopen(f"{probes.url}/bad", timeout=TIMEOUT)
-        assert (failed.value.code, failed.value.read()) == (503, b"no\n")
+        with failed.value as response:
+            assert (response.code, response.read()) == (503, b"no\n")
 
 
 def test_head_gets_no_body():
@@ -41,8 +42,9 @@ def test_head_gets_no_body():
 def test_another_path_is_not_found():
     with server() as probes, pytest.raises(urllib.error.HTTPError) as failed:
         urllib.request.urlopen(f"{probes.url}/etc", timeout=TIMEOUT)
-    assert failed.value.code == 404
-    assert failed.value.read() == b"there is no page /etc; there are /ok, /bad\n"
+    with failed.value as response:
+        assert response.code == 404
+        assert response.read() == b"there is no page /etc; there are /ok, /bad\n"
 
 
 def test_ipv6_is_written_in_brackets():

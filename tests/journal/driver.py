@@ -7,10 +7,11 @@ import asyncio
 import logging
 import queue
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from treefold import CodeFunction, NodeView, RunContext, Runtime, ToolUse, agent
+from treefold.core.fact import replace
 from treefold.testing import ScriptedModel
 
 _steps: "queue.SimpleQueue[None]" = queue.SimpleQueue()

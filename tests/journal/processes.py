@@ -10,7 +10,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -29,6 +28,7 @@ from treefold import (
     Runtime,
     SqliteStore,
 )
+from treefold.core.fact import replace
 from treefold.testing import ScriptedModel
 
 T = TypeVar("T")

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from treefold import (
     attach,
 )
 from treefold.core.errors import CallTimeoutError
+from treefold.core.fact import replace
 from treefold.events import CallEnded, CallStarted
 from view_trees import flat
 

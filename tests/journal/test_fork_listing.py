@@ -3,7 +3,6 @@
 import inspect
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from treefold import (
     attach,
 )
 from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.fact import replace
 from treefold.stores import Entry, export_tree
 
 

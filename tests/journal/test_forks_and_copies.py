@@ -245,7 +245,9 @@ def test_a_tree_is_resumed_beside_one_that_was_resumed_and_imported(tmp_path: Pa
     here.acquire()
     import_tree(here, file)
     here.close()
-    resume_from_elsewhere(here, "Grace")
+    fork = resume_from_elsewhere(here, "Grace")
+    with attach(here) as observer:
+        assert observer.get_view(fork).outputs == "Grace"
 
 
 # --- what is deleted

@@ -10,7 +10,15 @@ import pytest
 from pydantic import BaseModel
 
 from support import wait
-from treefold import CodeFunction, MemoryStore, QuestionKind, RunContext, Runtime
+from treefold import (
+    CodeFunction,
+    MemoryStore,
+    QuestionKind,
+    RunContext,
+    Runtime,
+    TokenUsage,
+    attach,
+)
 
 PATIENCE: Final = 60  # seconds
 
@@ -91,3 +99,15 @@ def test_a_result_with_something_in_it_that_was_not_kept_is_in_doubt(value: Any)
         runtime.answer(question.id, "retry")
         assert node.result(PATIENCE) == "yes"
     assert seen == [value, value]
+
+
+def test_a_fact_of_treefold_in_a_result_is_recorded_as_plain_data() -> None:
+    def spend(ctx: RunContext) -> dict[str, TokenUsage]:
+        return {"all": TokenUsage(input=3)}
+
+    store = MemoryStore()
+    with Runtime(store=store) as runtime:
+        node = runtime.invoke(CodeFunction(callable=spend))
+        assert node.result(PATIENCE) == {"all": TokenUsage(input=3)}
+    with attach(store) as observer:
+        assert observer.get_view(node.id).outputs["all"]["input"] == 3

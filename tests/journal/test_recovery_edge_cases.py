@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from support import wait
 from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
@@ -17,7 +18,9 @@ from treefold import (
     CodeFunction,
     HookDecision,
     MemoryStore,
+    NodeState,
     Question,
+    RunContext,
     Runtime,
     StoreError,
     ToolUse,
@@ -195,6 +198,60 @@ def test_a_streaming_call_that_is_given_up_before_it_gives_its_values_again_is_o
             node.result(PATIENCE)
 
 
+def test_a_streaming_call_that_a_pause_keeps_from_giving_its_values_again_can_be_cancelled() -> (
+    None
+):
+    with registries():
+
+        @tool
+        async def count() -> AsyncGenerator[int, None]:
+            for number in range(3):
+                yield number
+
+    store, is_paused, lives = MemoryStore(), threading.Event(), list[int]()
+
+    async def outer(ctx: Any) -> None:
+        lives.append(1)
+        if len(lives) == 2:
+            await asyncio.to_thread(is_paused.wait)
+        assert [value async for value in Turn(count).yielding()] == [0, 1, 2]
+        await ctx.ask("Is it time?")
+
+    calls = CodeFunction(name="outer", callable=outer, uses=[count])
+    with Runtime([calls], store=store) as runtime:
+        runtime.invoke(calls)
+    with Runtime([calls], store=store) as runtime:
+        (node,) = runtime.recover()
+        runtime.answer(runtime.questions()[0].id, "yes")
+        wait(lambda: len(lives) == 2)
+        runtime.pause(node.id)
+        is_paused.set()
+        wait(lambda: node.state is NodeState.Paused)
+        node.cancel("it is not wanted")
+        with pytest.raises(CancellationException, match="it is not wanted"):
+            node.result(PATIENCE)
+
+
+async def test_the_end_of_a_resumed_call_that_never_began_here_is_written_before_it_is_seen() -> (
+    None
+):
+    store = MemoryStore()
+
+    @tool(repeatable=True)
+    async def asks(ctx: RunContext) -> str:
+        return await ctx.ask("Is it time?")
+
+    async with Runtime([asks], store=store) as runtime:
+        runtime.invoke(asks)
+    async with Runtime([asks], store=store) as runtime:
+        (node,) = runtime.recover()
+        runtime.answer(runtime.questions()[0].id, "yes")
+        node.cancel()
+        with pytest.raises(CancellationException):
+            await node
+        assert [row.state for row in store.trees()] == [NodeState.Canceled]
+
+
 def test_a_damaged_tree_whose_function_is_not_known_stops_nobody(tmp_path: Path) -> None:
     path, work = tmp_path / "run.db", Stopped()
     with Runtime([work.function], store=path) as runtime:
@@ -209,11 +266,11 @@ def test_a_damaged_tree_whose_function_is_not_known_stops_nobody(tmp_path: Path)
 
 
 ODD: Final = {
-    "too deep": '{"v":1,"sequence":1,"inputs":' + "[" * 100_000 + "]" * 100_000 + "}",
-    "no such writing": '{"v":1,"sequence":1,"inputs":{"a":{"$":"pieces","v":[["ab",9]]}}}',
-    "no arguments": '{"v":1,"sequence":1,"inputs":"none"}',
-    "no text": '{"v":1,"sequence":1,"inputs":{"a":{"$":"text","v":"ab"}}}',
-    "ends before it began": '{"v":1,"sequence":1,"inputs":{}}',
+    "too deep": '{"sequence":1,"inputs":' + "[" * 100_000 + "]" * 100_000 + "}",
+    "no such writing": '{"sequence":1,"inputs":{"a":{"$":"pieces","v":[["ab",9]]}}}',
+    "no arguments": '{"sequence":1,"inputs":"none"}',
+    "no text": '{"sequence":1,"inputs":{"a":{"$":"text","v":"ab"}}}',
+    "ends before it began": '{"sequence":1,"inputs":{}}',
 }
 
 
@@ -224,7 +281,7 @@ def test_a_tree_with_something_odd_in_it_stops_nobody(body: str) -> None:
     store.acquire()
     call = Call(parent=0, key="=odd", index=2, function="work")
     odd = Entry(tree=2, node=2, number=1, kind="CallRequested", body=body, call=call)
-    late = Entry(tree=2, node=2, number=2, kind="CallStarted", body='{"v":1}', at=1e300)
+    late = Entry(tree=2, node=2, number=2, kind="CallStarted", body="{}", at=1e300)
     store.append([odd, late])
     store.close()
     with attach(store) as observer:

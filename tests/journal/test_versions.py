@@ -3,7 +3,6 @@
 import json
 import linecache
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from treefold import (
     attach,
 )
 from treefold.core.errors import InvalidValueError
+from treefold.core.fact import replace
 from treefold.runtime.durable.function_version import version_of
 from treefold.testing import ScriptedModel
 from view_trees import flat

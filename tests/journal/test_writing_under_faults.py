@@ -33,6 +33,7 @@ from treefold import (
     registries,
     tool,
 )
+from treefold.core.errors import ClosedError
 from treefold.core.events import CallRequested
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.stores import Entry
@@ -92,6 +93,51 @@ def test_a_question_that_could_not_be_written_at_once_is_soon_known_to_others() 
         [question] = wait(observer.questions)
         assert question.text == "Is it time?"
     assert store.refused == 1
+
+
+class Locked(MemoryStore):
+    """A store that writes nothing while it is told so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_locked = False
+        self.has_refused = threading.Event()
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        if self.is_locked:
+            self.has_refused.set()
+            raise StoreError(self.name, "it is locked")
+        return super().append(entries)
+
+
+def test_code_left_behind_can_do_nothing_while_the_outcome_of_its_call_is_written() -> None:
+    store, left = Locked(), list[asyncio.Task[None]]()
+
+    @tool
+    async def one() -> int:
+        return 1
+
+    @tool(uses=[one])
+    async def hasty(ctx: RunContext) -> str:
+        async def late() -> None:
+            await asyncio.to_thread(store.has_refused.wait, PATIENCE)
+            try:
+                with pytest.raises(ClosedError, match="can make no more calls"):
+                    ctx.invoke(one)
+                with pytest.raises(ClosedError, match="can ask no more questions"):
+                    await ctx.ask("Is it time?")
+            finally:
+                store.is_locked = False
+
+        left.append(asyncio.get_running_loop().create_task(late()))
+        store.is_locked = True
+        return "done"
+
+    with Runtime([hasty], store=store) as runtime:
+        node = runtime.invoke(hasty)
+        assert node.result(PATIENCE) == "done"
+        wait(left[0].done)
+        assert left[0].exception() is None
 
 
 # --- leaving

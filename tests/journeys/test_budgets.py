@@ -31,7 +31,6 @@ from treefold import (
     registries,
     tool,
 )
-from treefold.models import Timers
 from wire import Reply, Stall, Wait
 from wire.protocols import Protocol
 
@@ -211,7 +210,7 @@ async def test_a_budget_of_seconds_ends_whatever_is_under_way(
     asks = [protocol.calls(call("s", "scout", task="Scout."))]
     half = with_steps(protocol.text("one ", "two ", "three"), Stall())
     async with playing(protocol, lead=asks, scout=[half]) as (server, play):
-        model = protocol.model(server, timers=Timers(60, 60))
+        model = protocol.model(server)
         async with Runtime([lead], models=model) as runtime:
             node = await ended(runtime.invoke(lead, {"task": "Lead."}))
             await until(lambda: server.in_flight == 0)

@@ -27,12 +27,9 @@ from treefold import (
     registries,
     tool,
 )
-from treefold.models import Timers
 from treefold.toolbox import Bash
 from wire import Stall
 from wire.protocols import Protocol
-
-PATIENT = Timers(60, 60)
 
 with registries():
 
@@ -81,7 +78,7 @@ async def test_a_cancel_in_mid_stream_ends_the_tree_and_not_the_runtime(protocol
     ]
     async with (
         playing(protocol, lead=asks, writer=[half, half]) as (server, play),
-        Runtime([survey], models=protocol.model(server, timers=PATIENT)) as runtime,
+        Runtime([survey], models=protocol.model(server)) as runtime,
     ):
         before = tasks()
         root = runtime.invoke(survey)
@@ -126,7 +123,7 @@ async def test_a_cancel_of_one_branch_is_told_to_the_agent_above(protocol: Proto
     ]
     async with (
         playing(protocol, lead=asks, writer=[half]) as (server, play),
-        Runtime([lead], models=protocol.model(server, timers=PATIENT)) as runtime,
+        Runtime([lead], models=protocol.model(server)) as runtime,
     ):
         root = runtime.invoke(lead, {"task": "Lead."})
         await until(lambda: any(v.partial for v in all_views(runtime.get_view(root.id))))
@@ -156,7 +153,7 @@ async def test_a_cancel_ends_a_command_a_stream_and_three_children_in_under_a_se
     half = with_steps(protocol.text("one ", "two ", "three"), Stall())
     async with (
         playing(protocol, lead=asks, writer=[half]) as (server, _),
-        Runtime([lead], models=protocol.model(server, timers=PATIENT)) as runtime,
+        Runtime([lead], models=protocol.model(server)) as runtime,
     ):
         root = runtime.invoke(lead, {"task": "Lead."})
 
@@ -200,7 +197,7 @@ async def test_closing_a_runtime_in_the_background_leaves_nothing(
     ]
     half = with_steps(protocol.text("one ", "two ", "three"), Stall())
     async with playing(protocol, lead=asks, writer=[half]) as (server, _):
-        runtime = Runtime([lead], models=protocol.model(server, timers=PATIENT))
+        runtime = Runtime([lead], models=protocol.model(server))
         root = runtime.invoke(lead, {"task": "Lead."})
         await until(lambda: working_in(tmp_path).count("sleep 300") == 2)
         await until(lambda: any(v.partial for v in all_views(runtime.get_view(root.id))))

@@ -40,7 +40,7 @@ async def test_five_hundred_agents_share_fifty_places_and_all_finish():
             return first
         return steps[done] if done < CYCLES else last
 
-    async with asyncio.timeout(120), OPENAI.server() as server:
+    async with asyncio.timeout(600), OPENAI.server() as server:
         server.on_request = work
         limits = Limits(PLACES)
         async with Runtime([worker], models=OPENAI.model(server), limits=limits) as runtime:

@@ -314,6 +314,18 @@ def test_an_output_schema_cannot_keep_the_program_busy(tmp_path: Path):
     assert unchecked == "references {'text': 'x'}"
 
 
+async def test_a_result_that_could_not_be_checked_has_a_notice():
+    async with asyncio.timeout(60), McpServer(bare("slow")) as server, Runtime() as runtime:
+        [function] = [one for one in server.functions if one.name == "references"]
+        node = runtime.invoke(function, {"text": "x"})
+        assert await node == {"text": "x"}
+        notices = runtime.get_view(node.id).notices
+    assert notices == (
+        "the result was not checked against the output schema of the tool: that takes longer than"
+        " 0.25 s",
+    )
+
+
 async def test_a_result_that_does_not_fit_the_output_schema_is_refused():
     async with asyncio.timeout(60), McpServer(bare("slow")) as server, Runtime() as runtime:
         [function] = [one for one in server.functions if one.name == "number"]

@@ -4,7 +4,6 @@ import asyncio
 
 from treefold.core.model_events import TextDelta
 from treefold.core.transcript import UserText
-from treefold.models.retry import Timers
 from wire import Stall, stream, then
 from wire.protocols import Protocol, answer
 
@@ -13,7 +12,7 @@ async def test_cancelling_a_stream_closes_its_connection_within_a_second(protoco
     reply = protocol.text("one ", "two ", "three")
     script = then(stream(*reply.steps[: len(reply.steps) // 2]), Stall())
     async with protocol.server(script) as server:
-        session = protocol.model(server, timers=Timers(60, 60)).open()
+        session = protocol.model(server).open()
         begun = asyncio.Event()
 
         async def read() -> None:
@@ -32,7 +31,7 @@ async def test_cancelling_a_stream_closes_its_connection_within_a_second(protoco
 
 async def test_cancelling_before_the_first_byte_closes_the_connection_too(protocol: Protocol):
     async with protocol.server(stream(Stall())) as server:
-        session = protocol.model(server, timers=Timers(60, 60)).open()
+        session = protocol.model(server).open()
 
         async def read() -> None:
             await answer(session, UserText("Hi"))

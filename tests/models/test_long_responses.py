@@ -1,21 +1,26 @@
 """Long responses take time in proportion to their length, and leave time for others."""
 
 import asyncio
+import gc
 import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from journeys.roles import call
-from support import add
+from support import add, look
+from treefold import Runtime, agent, registries
 from treefold.core.errors import ModelProviderException
 from treefold.core.model import ModelSettings, Session
 from treefold.core.model_events import ModelEvent, ToolUseDelta
 from treefold.core.transcript import UserText
 from treefold.models import OpenAIModel, Profile
+from treefold.models.json_text import ValueCounter
+from treefold.models.sse import BrokenStreamError, JsonEventParser
 from wire import ModelServer, stream
 from wire.protocols import KEY, PROTOCOLS, Protocol, answer
 
@@ -138,6 +143,122 @@ async def test_a_response_of_too_many_calls_fails_at_once_and_is_not_asked_for_a
         await answer(session, UserText("x"))
     assert len(session.pending) == 4
     assert "raise max_response_calls in the model's profile" in str(caught.value)
+
+
+NUMBERS = [0] * 100
+
+
+@pytest.mark.parametrize(
+    ("value", "most", "too_few"),
+    [
+        ("x" * 1000, 1000 + len('{"value":""}') + 50, 1000),
+        # What looks like values inside of a string is none.
+        ('[{,"' * 300, 4 * 300 + 300 + len('{"value":""}') + 50, 1500),
+        (NUMBERS, 200 + len('{"value":[]}') + 50 * 101, 5000),
+    ],
+    ids=["text", "text like JSON", "numbers"],
+)
+async def test_a_response_that_is_too_long_fails_and_is_not_asked_for_again(
+    protocol: Protocol, value: Any, most: int, too_few: int
+):
+    arguments = json.dumps({"value": value}, separators=(",", ":"))
+    reply = protocol.calls(("c1", "add", arguments))
+    async with ModelServer([reply]) as server:
+        model = protocol.model(server)
+        assert model.profile.max_response_chars == 600_000  # pyright: ignore[reportAttributeAccessIssue]
+        profile = replace(model.profile, max_response_chars=too_few)  # pyright: ignore[reportAttributeAccessIssue]
+        session = protocol.model(server, profile=profile).open("", [add])
+        with pytest.raises(ModelProviderException, match=f"more than {too_few:,} char") as caught:
+            await answer(session, UserText("x"))
+        assert len(server.requests) == 1
+        assert not session.exchanges
+        server.add(reply)
+        thought = len("I need a tool.")  # some protocols think before they call
+        enough = replace(profile, max_response_chars=most + thought)
+        session = protocol.model(server, profile=enough).open("", [add])
+        await answer(session, UserText("x"))
+    assert len(session.pending) == 1
+    assert "raise max_response_chars in the model's profile" in str(caught.value)
+
+
+async def test_a_long_text_counts_as_well(protocol: Protocol):
+    async with ModelServer([protocol.text("x" * 600, "y" * 600)]) as server:
+        profile = replace(protocol.model(server).profile, max_response_chars=1_000)  # pyright: ignore[reportAttributeAccessIssue]
+        session = protocol.model(server, profile=profile).open()
+        with pytest.raises(ModelProviderException, match="more than 1,000 characters"):
+            await answer(session, UserText("x"))
+
+
+async def test_values_are_counted_in_pieces_of_any_size():
+    text = '{"a":["b\\\\",1,"\\",[{"],2,{"c":"\\u002c,"}],"d":"e'
+    whole = ValueCounter().feed(text)
+    assert whole == 8
+    for size in range(1, len(text)):
+        counter = ValueCounter()
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        assert sum(map(counter.feed, pieces)) == whole, size
+
+
+async def test_an_event_that_would_take_long_to_parse_is_not_parsed():
+    events = JsonEventParser(max_chars=100_000)
+    with pytest.raises(BrokenStreamError, match="more than 400,000 bytes"):
+        events.feed(b'data: {"choices":[' + b"0," * 40_000 + b"0]}\n\n")
+
+
+async def test_a_long_response_blocks_the_loop_for_a_few_times_as_long_as_it_takes_to_parse(
+    tmp_path: Path,
+):
+    code = '    return {"a": "b\\n"}\n' * 16_000
+    arguments = json.dumps({"at": code})
+    pieces = [arguments[at : at + 500] for at in range(0, len(arguments), 500)]
+    functions = [{"name": "look", "arguments": pieces[0]}] + [
+        {"arguments": piece} for piece in pieces[1:]
+    ]
+    reply = stream(
+        deltas(*[{"tool_calls": [{"index": 0, "id": "c", "function": one}]} for one in functions])
+        + b"data: [DONE]\n\n"
+    )
+
+    async def longest_block(number: int) -> float:
+        """Return the longest time in which no other task ran, in seconds of this thread."""
+        blocks: list[float] = []
+
+        async def others() -> None:
+            last = time.thread_time()
+            while True:
+                await asyncio.sleep(0)
+                blocks.append(-last + (last := time.thread_time()))
+
+        @agent(uses=[look])
+        def looks() -> str:
+            return "Look."
+
+        async with ModelServer([reply, OPENAI.text("Done.")]) as server:
+            store = str(tmp_path / f"{number}.db")
+            async with Runtime([looks], store=store, models=OPENAI.model(server)) as runtime:
+                gc.collect()
+                gc.disable()
+                try:
+                    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+                        running = group.create_task(others())
+                        await runtime.invoke(looks)
+                        running.cancel()
+                finally:
+                    gc.enable()
+        return max(blocks)
+
+    def time_to_parse() -> float:
+        begin = time.thread_time()
+        json.loads(arguments)
+        return time.thread_time() - begin
+
+    ratios: list[float] = []
+    with registries():
+        for number in range(5):
+            parsing = min(time_to_parse() for _ in range(5))
+            ratios.append(await longest_block(number) / parsing)
+    # Other programs only make it longer.
+    assert min(ratios) < 7
 
 
 async def test_calls_in_text_count_as_calls():

@@ -162,7 +162,7 @@ async def test_an_error_in_the_middle_of_a_stream_is_retried(protocol: Protocol)
 async def test_an_error_in_a_stream_is_not_followed_by_a_wait_for_more(protocol: Protocol):
     broken = stream(protocol.failure_event("Overloaded."), Stall())
     async with protocol.server(broken, protocol.text("ok")) as server:
-        session = protocol.model(server, timers=Timers(60, 60)).open()
+        session = protocol.model(server).open()
         async with asyncio.timeout(60):
             events = await answer(session, UserText("Hi"))
     [failed] = [event for event in events if isinstance(event, AttemptFailed)]

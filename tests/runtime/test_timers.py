@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from treefold.runtime.loops.timers import Timers
+from treefold.runtime.loops.timers import LoopTimers
 
 
 @pytest.fixture
-async def timers() -> Timers:
-    return Timers(asyncio.get_running_loop())
+async def timers() -> LoopTimers:
+    return LoopTimers(asyncio.get_running_loop())
 
 
 async def ended(told: list[int], count: int) -> list[int]:
@@ -22,7 +22,7 @@ async def ended(told: list[int], count: int) -> list[int]:
     return told
 
 
-async def test_timers_of_one_length_end_in_the_order_of_their_start(timers: Timers):
+async def test_timers_of_one_length_end_in_the_order_of_their_start(timers: LoopTimers):
     told: list[int] = []
     for number in range(5):
         timers.call_later(0.01, told.append, number)
@@ -30,7 +30,7 @@ async def test_timers_of_one_length_end_in_the_order_of_their_start(timers: Time
     assert await ended(told, 5) == [0, 1, 2, 3, 4]
 
 
-async def test_a_stopped_timer_does_not_end(timers: Timers):
+async def test_a_stopped_timer_does_not_end(timers: LoopTimers):
     told: list[int] = []
     started = [timers.call_later(0.01, told.append, number) for number in range(5)]
     for number in (0, 2, 4):
@@ -43,7 +43,7 @@ async def test_a_stopped_timer_does_not_end(timers: Timers):
     assert await ended(told, 3) == [1, 3, 5]
 
 
-async def test_timers_of_many_lengths_each_end_at_their_time(timers: Timers):
+async def test_timers_of_many_lengths_each_end_at_their_time(timers: LoopTimers):
     told: list[int] = []
     for number in reversed(range(20)):
         timers.call_later(0.005 * number, told.append, number)
@@ -51,7 +51,7 @@ async def test_timers_of_many_lengths_each_end_at_their_time(timers: Timers):
     assert await ended(told, 20) == list(range(20))
 
 
-async def test_a_timer_that_fails_does_not_keep_the_others_from_ending(timers: Timers):
+async def test_a_timer_that_fails_does_not_keep_the_others_from_ending(timers: LoopTimers):
     told: list[int] = []
     reported: list[str] = []
     loop = asyncio.get_running_loop()
@@ -67,7 +67,7 @@ async def test_a_timer_that_fails_does_not_keep_the_others_from_ending(timers: T
     assert reported == ["no"]
 
 
-async def test_a_timer_may_start_and_stop_others_when_it_ends(timers: Timers):
+async def test_a_timer_may_start_and_stop_others_when_it_ends(timers: LoopTimers):
     told: list[int] = []
 
     def first() -> None:
@@ -91,7 +91,7 @@ def no_collection() -> Iterator[None]:
     gc.enable()
 
 
-async def test_stopped_timers_keep_nothing(timers: Timers, no_collection: None):
+async def test_stopped_timers_keep_nothing(timers: LoopTimers, no_collection: None):
     """Neither behind one that runs long, nor many of them."""
     first = timers.call_later(60, print)
     arguments: list[weakref.ref[Argument]] = []

@@ -1,42 +1,13 @@
-"""The views of a tree, made while it is interrupted or changed."""
+"""The views of a tree, made while it is changed."""
 
 import threading
-from typing import Any
 
-import pytest
-
-from treefold import NodeState
-from treefold.core.events import CallEnded, CallRequested, CallStarted, ValueSent
+from treefold.core.events import CallRequested, CallStarted, ValueSent
 from treefold.runtime.trees.tree import Tree
-
-
-class InterruptingEnd(CallEnded):
-    """Ctrl-C comes while its exception is read, once."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name == "exception" and interrupts:
-            raise interrupts.pop()
-        return object.__getattribute__(self, name)
-
-
-interrupts: list[KeyboardInterrupt] = []
 
 
 def requested(id: int, parent: int | None = None) -> CallRequested:
     return CallRequested(id, parent, 1, 1, "work", {}, key=f"#{id}")
-
-
-def test_an_interrupt_while_a_view_is_made_loses_nothing_of_the_tree():
-    tree = Tree(1, 1, kept=True)
-    for event in (requested(1), CallStarted(1, 1.0), requested(2, 1), CallStarted(2, 2.0)):
-        tree.publish(event)
-    record = tree.publish(CallEnded(2, NodeState.Success, 3.0, "done", None))
-    record.ended = InterruptingEnd(2, NodeState.Success, 3.0, "done", None)
-    interrupts.append(KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        tree.view(1)
-    view = tree.view(1)
-    assert (view.state, [child.outputs for child in view.children]) == (NodeState.Running, ["done"])
 
 
 def test_each_view_is_of_one_moment_though_another_thread_makes_it():

@@ -5,13 +5,13 @@ import sqlite3
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from treefold import NodeState, SqliteStore, StoreError
+from treefold.core.fact import replace
 from treefold.stores import Entry
 from treefold.testing.store_suite import asks, called, changed, ended, noted
 

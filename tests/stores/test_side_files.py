@@ -125,3 +125,5 @@ def test_the_files_of_a_killed_owner_are_used_again(tmp_path: Path):
         Path(f"{journal}-live-new").write_text("000000000001\n")
         broadcast(journal)
         run(journal)
+    with attach(journal) as observer:
+        assert [row.function for row in observer.trees()] == ["add"] * 5

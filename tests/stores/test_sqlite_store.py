@@ -6,7 +6,6 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from saved_exchanges import said, save
 from treefold import NodeState, SessionStore, SqliteStore
 from treefold.core.errors import ClosedError, InvalidValueError, StoreError
+from treefold.core.fact import replace
 from treefold.stores import Entry
 from treefold.testing.store_suite import a_question, called, changed, ended, noted
 
@@ -37,14 +37,14 @@ def step(number: int, chance: random.Random) -> list[list[Entry]]:
 
     (said, saying), (got, getting) = text(), text()
     node = number + 1
-    response = f'{{"v":1,"at":1763300000.25,"parts":[{{"$":"text","v":"{said}"}}]}}'
-    request = f'{{"v":1,"sequence":{number},"inputs":{{"path":"src/a.py"}},"tool_use_id":"c"}}'
-    result = f'{{"v":1,"at":1763300001.5,"outputs":{{"$":"text","v":"{got}"}}}}'
+    response = f'{{"at":1763300000.25,"parts":[{{"$":"text","v":"{said}"}}]}}'
+    request = f'{{"sequence":{number},"inputs":{{"path":"src/a.py"}},"tool_use_id":"c"}}'
+    result = f'{{"at":1763300001.5,"outputs":{{"$":"text","v":"{got}"}}}}'
     return [
         [
             replace(noted(1, number + 1, saying, hash=said), body=response),
             replace(called(node, tree=1, parent=1, key=f"view:{said}:1"), body=request),
-            replace(changed(node, 2, NodeState.Running, tree=1), body='{"v":1,"at":1763300000.5}'),
+            replace(changed(node, 2, NodeState.Running, tree=1), body='{"at":1763300000.5}'),
         ],
         [replace(ended(node, 3, tree=1), body=result, texts={got: getting})],
     ]

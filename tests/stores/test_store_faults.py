@@ -675,7 +675,7 @@ def test_no_flipped_bit_repeats_a_call_or_changes_a_result(path: Path):
                 f"PRAGMA application_id = {APPLICATION_ID}",
                 f"PRAGMA user_version = {VERSION + 1}",
             ],
-            f"a newer treefold has written it .version {VERSION + 1}, this one reads {VERSION}.;",
+            f"a newer treefold has written it .version {VERSION + 1}, this one reads {VERSION}.:",
         ),
     ],
 )

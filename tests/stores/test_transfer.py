@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
@@ -21,6 +20,7 @@ from treefold import (
 )
 from treefold.core.edit import Edit
 from treefold.core.errors import UnknownNodeError, UsageError
+from treefold.core.fact import replace
 from treefold.stores import Entry, Store, TreeRow, export_tree, import_tree
 from treefold.testing.store_suite import a_question, asks, called, changed, ended, noted, settles
 
@@ -61,7 +61,7 @@ def says(node: int, number: int, text: str, hash: str, *, tree: int) -> Entry:
 
 def fill(store: Store) -> None:
     """Two trees, of which the second is a fork of the first, and one beside them."""
-    first = replace(called(10, key="=nightly", index=4), body='{"v":1,"sequence":4}')
+    first = replace(called(10, key="=nightly", index=4), body='{"sequence":4}')
     store.append([first, called(11), says(10, 2, LONG, "aa", tree=10)])
     store.append([called(13, tree=10, parent=10, key="a"), asks("13-1", 2, tree=10)])
     store.append([settles("13-1", 3, tree=10), says(13, 4, LONG, "aa", tree=10)])
@@ -215,7 +215,7 @@ def test_the_file_is_private_and_written_whole_or_not_at_all(store: MemoryStore,
     assert list(file.parent.iterdir()) == [file]
     assert file.read_text().count("漢") == 0  # for the half character beside it: all in escapes
     header = json.loads(file.read_text().splitlines()[0])
-    assert header == {"format": "treefold journal", "version": 1, "store": store.id, "tree": 10}
+    assert header == {"format": "treefold journal", "version": 2, "store": store.id, "tree": 10}
 
 
 def test_a_folder_that_is_not_there_says_so(store: MemoryStore, tmp_path: Path):
@@ -256,8 +256,8 @@ def test_a_damaged_file_is_refused_whole(store: MemoryStore, file: Path):
         ('{"format":"other","version":1}\n', "it is not an exported tree; give the path of"),
         ("[]\n[]\n", "it is not an exported tree; give the path of another file"),
         (
-            '{"format":"treefold journal","version":2,"tree":1}\n',
-            "a newer treefold has written it (version 2, this one knows 1); install that treefold",
+            '{"format":"treefold journal","version":9,"tree":1}\n',
+            "a newer treefold has written it (version 9, this one reads 2): use that treefold for",
         ),
     ],
 )
@@ -279,12 +279,12 @@ def test_a_call_that_was_given_no_key_gets_none_that_another_will_have(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"inherited":0', '"inherited":9000000000000', "shares more calls than there are"),
+        ('"key":"a"', '"key":"a","inherited":9000000000000', "shares more calls than there are"),
         ('"parent":0', '"parent":7', "the top-level call of a tree is missing"),
-        ('"node":1', '"node":[1]', "[1] is not a valid node of an entry"),
-        ('"number":1', '"number":-1', "-1 is not a valid number of an entry"),
-        ('"key":"a"', '"key":{}', "{} is not a valid key of an entry"),
-        ('"index":1', '"index":1000000000000000000000000', "is not a valid index of an entry"),
+        ('"node":1', '"node":[1]', "Expected `int`, got `array` - at `$.node`)"),
+        ('"number":1', '"number":-1', "-1 is not a valid number in an entry"),
+        ('"key":"a"', '"key":{}', "Expected `str`, got `object` - at `$.call.key`)"),
+        ('"index":1', '"index":1000000000000000000000000', "is not a valid number in an entry"),
     ],
 )
 def test_a_forged_file_with_invalid_data_is_refused(
@@ -305,4 +305,4 @@ def test_only_the_owner_can_import_a_tree(store: MemoryStore, file: Path):
     fill(store)
     export_tree(store, 10, file)
     target = MemoryStore()
-    unchanged(target, lambda: import_tree(target, file), UsageError)
+    assert unchanged(target, lambda: import_tree(target, file), UsageError)

@@ -37,7 +37,7 @@ def priced(*script: Any) -> ScriptedModel:
 @pytest.mark.parametrize("where", ["function", "call", "runtime"])
 @pytest.mark.parametrize("usd", ["1", "0.006"])
 def test_a_budget_in_dollars_needs_no_price(tmp_path: Path, where: str, usd: str):
-    file, budget = tmp_path / "run.db", Budget(usd=usd)
+    file, budget = tmp_path / "run.db", Budget(usd=Decimal(usd))
     research = researching(budget if where == "function" else None)
     common = budget if where == "runtime" else None
     model = priced(SEARCH, "It needs shade.")
@@ -57,7 +57,7 @@ def test_a_budget_in_dollars_needs_no_price(tmp_path: Path, where: str, usd: str
 
 @pytest.mark.parametrize("answer", ["It needs shade.", ToolUse("2", "search", {"word": "ivy"})])
 def test_a_last_request_is_repeated(tmp_path: Path, answer: Any):
-    research = researching(Budget(usd="0.006", last_call=True))
+    research = researching(Budget(usd=0.006, last_call=True))
     file = tmp_path / "run.db"
     with Runtime([research], models=priced(SEARCH, answer), store=file) as runtime:
         node = runtime.invoke(research, {"topic": "moss"})

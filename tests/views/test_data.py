@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -26,6 +25,7 @@ from treefold import (
     attach,
 )
 from treefold.core.events import Failure
+from treefold.core.fact import replace
 from treefold.views import data
 from view_trees import START, call
 

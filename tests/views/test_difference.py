@@ -1,6 +1,5 @@
 """Two runs side by side."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +13,7 @@ from treefold import (
     UserText,
 )
 from treefold.core.events import Failure
+from treefold.core.fact import replace
 from treefold.views.data import difference, rows
 
 LEAF = NodeView(

@@ -1,11 +1,11 @@
 """The flame graph by time, tokens and money, as numbers."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from treefold import NodeState, NodeView, TokenUsage
+from treefold.core.fact import replace
 from treefold.views.data import flame
 from treefold.views.flame import By
 

@@ -1,8 +1,7 @@
 """Which calls of a tree are shown if not all of them fit."""
 
-from dataclasses import replace
-
 from treefold import NodeState, NodeView, Question, QuestionKind
+from treefold.core.fact import replace
 from treefold.views.folding import CallCounter, CallCounts, CallRow, MoreRow, Row, fold
 from view_trees import START, call, planted
 

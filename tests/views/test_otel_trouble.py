@@ -234,7 +234,7 @@ def test_whatever_a_model_says_reaches_the_collector_in_one_piece():
     def work() -> str:
         return "Work."
 
-    said = {"what": MESSY + "x" * 3_000_000}
+    said = {"what": MESSY + "x" * 250_000}
     call = [ToolUse(MESSY + n * 10_000, n, said) for n in ("echo", "fail")]
     store = MemoryStore()
     with Runtime([work], models=ScriptedModel(call, MESSY), store=store) as runtime:

@@ -5,7 +5,6 @@ import contextlib
 import io
 import os
 import re
-from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from html import unescape
@@ -29,6 +28,7 @@ from treefold import (
     registries,
     tool,
 )
+from treefold.core.fact import replace
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.testing.scripted import Reply
 from treefold.toolbox import human_in_loop, raise_exception

@@ -1,11 +1,11 @@
 """A tree as plain text, with any content."""
 
-from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
 from treefold import NodeState, TokenUsage
 from treefold.core.events import Failure
+from treefold.core.fact import replace
 from treefold.views.text import render
 from view_trees import START, call
 

@@ -1,7 +1,6 @@
 """Where the time of a run went: each call by kinds, the critical path, and sums."""
 
 import random
-from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from support import wait
 from treefold import AgentFunction, CodeFunction, NodeView, RunContext, Runtime, TokenUsage, attach
+from treefold.core.fact import replace
 from treefold.core.phases import Phase, PhaseKind
 from treefold.testing import ScriptedModel
 from treefold.views import data
@@ -337,11 +337,12 @@ def test_requests_and_questions_of_a_run_are_recorded():
     with Runtime([function], models=ScriptedModel("done")) as runtime:
         node = runtime.invoke(function)
         [question] = wait(runtime.questions)
-        assert kinds(runtime.get_view(node.id)) == {"person"}
+        # The machine may be busy: then it was queued first.
+        assert kinds(runtime.get_view(node.id)) - {"queued"} == {"person"}
         runtime.answer(question.id, "yes")
         node.result(60)
         view = runtime.get_view(node.id)
-    assert kinds(view.children[0]) - {"queued"} == {"model"}  # the machine may be busy
+    assert kinds(view.children[0]) - {"queued"} == {"model"}
     assert all(end is not None for _, _, end in (*view.phases, *view.children[0].phases))
     timing = timing_of(view)
     assert {step.kind for step in timing.path} >= {"person", "model"}

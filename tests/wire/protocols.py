@@ -47,8 +47,16 @@ class Protocol:
 
     def model(self, server: ModelServer, **options: Any) -> Model:
         """Return a model that talks to *server*, and does not really wait before it retries."""
-        given = {"api_key": KEY, "retry": noting([]), "timers": Timers(5, 5)} | options
+        given = {"api_key": KEY, "retry": noting([]), "timers": Timers(60, 60)} | options
         return self.make(base_url=server.url + self.path, **given)
+
+    def messages(self, body: bytes) -> str:
+        """Return the messages in *body* as they were sent, without the bracket that ends them."""
+        text = body.decode()
+        field = '"contents":[' if self.name == "gemini" else '"messages":['
+        at = text.index(field)
+        _, end = json.JSONDecoder().raw_decode(text, at + len(field) - 1)
+        return text[at : end - 1]
 
 
 def noting(waits: list[float], delays: Sequence[float] = BACKOFF) -> Retry:

@@ -1,7 +1,7 @@
 """Make the calls that a model asks for: check whether they are allowed, run them, get results."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from treefold.agents.approval import decide_call
@@ -17,8 +17,8 @@ from treefold.core.decisions import (
 )
 from treefold.core.errors import CallError
 from treefold.core.events import Failure
+from treefold.core.fact import replace
 from treefold.core.function import Function, Node, RunContext
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.messages import Message
 from treefold.core.question import REPORT, QuestionKey
 from treefold.core.states import NodeState
@@ -30,7 +30,7 @@ _LONGEST: Final = 4000  # characters of an exception's message
 _NOTHING: Final = "[it returned nothing]"
 
 
-@lazy_dataclass()
+@dataclass(slots=True)
 class MadeCall:
     """A call that a model asked for, and its result; *node* is None if it could not be made."""
 

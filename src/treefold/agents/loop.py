@@ -55,7 +55,7 @@ class Policy(Protocol):
         ...
 
 
-class Listener(Protocol):
+class LoopListener(Protocol):
     """Is notified of each request and of its response while that arrives."""
 
     def request_begins(self, inputs: Inputs) -> None:
@@ -80,7 +80,7 @@ class Loop:
         conversation: AgentConversation,
         model: Model,
         policy: Policy,
-        listener: Listener | None = None,
+        listener: LoopListener | None = None,
     ) -> None:
         self._ctx = ctx
         self._conversation = conversation

@@ -1,6 +1,7 @@
 """``Task``: what a model is to do in one call of an agent, and how an agent has it done."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from treefold.agents.approval import approve_prompt, continuation
@@ -13,7 +14,6 @@ from treefold.core.conversation import AgentConversation, Inputs, PriorConversat
 from treefold.core.errors import InvalidArgumentsError
 from treefold.core.exchange import Finish
 from treefold.core.function import Function, RunContext
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.messages import Message, messages_of
 from treefold.core.model import Model, ModelSettings
 from treefold.core.suggestions import did_you_mean
@@ -30,7 +30,7 @@ LAST_CALL: Final = (
 )
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class Task:
     """The task of an agent in one call."""
 
@@ -78,7 +78,7 @@ class AgentPolicy:
 
     async def first_inputs(self, prior: PriorConversation) -> Inputs:
         """Return the prompt, or what an earlier call could not send."""
-        if prior.unsent or prior.exchanges:
+        if prior.unsent or prior.said:
             return prior.unsent
         prompt = await approve_prompt(
             self._ctx, self._conversation, self._task.prompt, self.messages

@@ -1,12 +1,12 @@
 """``Variant``: an agent with one more argument, and more text in its prompt."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from treefold.agents.function import AgentFunction
 from treefold.agents.prompts import SystemPrompt
+from treefold.core.fact import replace
 from treefold.core.function import Function, RunContext
 from treefold.core.model import Model, ModelSettings
 from treefold.core.parameter import Parameter

@@ -79,7 +79,10 @@ class ToolUseDelta:
 
 @dataclass(slots=True)
 class ToolUseError:
-    """A call that could not be parsed, could not be made, or failed; the model gets the error too.
+    """A call that could not be parsed, could not be made, or failed.
+
+    The model gets the error as the result of the call, unless the call could not be parsed: then it
+    is not in the history.
 
     Example:
         >>> from treefold import ToolUseError

@@ -280,6 +280,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             while turn is not None:
                 block = await turn.block_stream.take()
                 if turn is not self._turn:  # there was another query meanwhile
+                    # If it came after the last block, the turn was read to its end.
+                    self.turn_count += block is None and nodes[-1].state is NodeState.Success
                     turn = self._turn
                     prompts += turn is not None and turn.prompt != ""
                     if prompts > self.options.max_turns:

@@ -127,8 +127,9 @@ class _TurnRun:
         turn = self._turn
         # Save what an earlier flush left: if that fails, it should fail before the next request.
         await turn.save()
-        if prior.exchanges:
-            turn.recover(prior.exchanges, is_followed=prior.response is None)
+        if prior.said:
+            exchanges = [response.exchange for response in prior.said]
+            turn.recover(exchanges, is_followed=prior.response is None)
             turn.note_opened()
         self._system_text = await self._system(prior)
         await self._open_session()
@@ -142,7 +143,7 @@ class _TurnRun:
             session = history.open(model, system, tools, settings, self._opened_with)
         conversation.take_over(session, model, system, tools, settings)
         if history.rewritten and turn.saver is not None:
-            turn.saver.replace(session.exchanges)
+            turn.saver.replace(history.exchanges)
             turn.saver.keep(history.waiting)
             history.rewritten = False
             await turn.save()
@@ -158,7 +159,7 @@ class _TurnRun:
     async def _first_inputs(self, prior: PriorConversation) -> Inputs:
         """Return the prompt, or the results that an earlier process sent without a response."""
         prompt = self._turn.prompt
-        if prior.exchanges:
+        if prior.said:
             for result in prior.unsent:
                 if isinstance(result, ToolResult):
                     self._history.add_result(result)

@@ -103,7 +103,7 @@ class ToolCallAggregator:
         self._decoder = self._new_decoder()
 
     def _new_decoder(self) -> OpenAIDecoder:
-        return OpenAIDecoder(Profile(max_response_calls=None))
+        return OpenAIDecoder(Profile(max_response_calls=None, max_response_chars=None))
 
     def process_chunk(self, chunk: Any) -> TextBlock | None:
         """Decode *chunk*, an object of the SDK or a dict; return the new text in it, if any."""

@@ -10,22 +10,19 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
-from treefold.chat.history_repair import (
-    RepairedHistory,
-    Segment,
-    missing_result,
-    orphan_text,
-    repair,
-)
+from treefold.chat.history_repair import RepairedHistory, Segment, repair
 from treefold.chat.typed_messages import plain
 from treefold.core.agent_events import ResponseCompleted
-from treefold.core.errors import InvalidValueError, OtherProtocolError
+from treefold.core.errors import InvalidValueError
 from treefold.core.exchange import Exchange
 from treefold.core.function import Function
 from treefold.core.messages import Message, messages_of
 from treefold.core.model import Model, ModelSettings, Session
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
+from treefold.core.window import Window
 from treefold.models.reading import read_exchanges
+from treefold.models.reopening import reopen
+from treefold.models.translation import missing_result
 
 
 class ChatHistory:
@@ -132,25 +129,10 @@ class ChatHistory:
         if opened_with != self._opened_with:
             self._session, self._opened_with = None, opened_with
         if self._session is None:
-            try:
-                self._session = self._open(model, system, functions, settings)
-            except OtherProtocolError:
-                self._adopt(repair(deepcopy(self.messages), ()))
-                self._session = self._open(model, system, functions, settings)
+            whole = "\n\n".join(filter(None, [system, *self._system]))
+            window = Window(self.exchanges, self.asked)
+            self._session = reopen(model, whole, functions, settings, window)
         return self._session
-
-    def _open(
-        self, model: Model, system: str, functions: Sequence[Function], settings: ModelSettings
-    ) -> Session:
-        whole = "\n\n".join(filter(None, [system, *self._system]))
-        session = model.open(whole, functions, settings, exchanges=self.exchanges)
-        # The session has translated all exchanges into the dialect of its provider.
-        exchanges = iter(session.exchanges)
-        self._segments = [
-            replace(segment, exchanges=tuple(next(exchanges) for _ in segment.exchanges))
-            for segment in self._segments
-        ]
-        return session
 
     def _adopt(self, repaired: RepairedHistory) -> None:
         self._segments = repaired.segments
@@ -168,7 +150,6 @@ class ChatHistory:
         Raises:
             InvalidValueError: there is nothing to send.
         """
-        assert self._session is not None  # open() was called
         texts = [*self._texts, prompt] if prompt else self._texts
         if not self.asked and not texts:
             raise InvalidValueError(
@@ -179,17 +160,7 @@ class ChatHistory:
         self._without_result = self.answer_rest()
         if prompt:
             self._show([{"role": "user", "content": prompt}])
-        given = [self._results[call.id] for call in self.asked]
-        waiting = self._session.pending
-        if len(waiting) < len(given):
-            # The calls were made by another provider's model and are text in this session, so
-            # their results are sent as text too.
-            pairs = zip(self.asked, given, strict=True)
-            texts = [*(orphan_text(call.name, result.content) for call, result in pairs), *texts]
-            return [*map(UserText, texts)]
-        # The session may have given the calls ids of its own.
-        pairs = zip(given, waiting, strict=True)
-        results = [replace(result, tool_use_id=call.id) for result, call in pairs]
+        results = [self._results[call.id] for call in self.asked]
         return [*results, *map(UserText, texts)]
 
     def answer_rest(self) -> list[ToolUse]:

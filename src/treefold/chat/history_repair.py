@@ -13,14 +13,13 @@ from typing import Any, Final, cast
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.exchange import PLAIN, Exchange, Finish
-from treefold.core.failures import failed, is_failure
+from treefold.core.failures import is_failure
 from treefold.core.messages import Message, text_of
 from treefold.core.transcript import ToolResult, ToolUse
 from treefold.core.usage import TokenUsage
+from treefold.models.translation import missing_result, result_text
 
 _LEFT_OUT: Final = "[A message was left out here.]"
-_ORPHAN: Final = "[The result of an earlier call of {name}: {content}]"
-_NO_RESULT: Final = "There is no result: the call was not made, or it was interrupted."
 _INVALID: Final = re.compile(r"[^a-zA-Z0-9_-]")  # characters that no function name has
 _LONGEST_NAME: Final = 64
 
@@ -84,16 +83,6 @@ def repair(messages: Sequence[Message], known: Sequence[Segment]) -> RepairedHis
         else:
             at += len(segment.messages)
     return repairer.end()
-
-
-def missing_result(call: ToolUse) -> ToolResult:
-    """Return a failed result for a call that has none."""
-    return ToolResult(call.id, failed(call.name, call.fault or _NO_RESULT), is_error=True)
-
-
-def orphan_text(name: str, content: str) -> str:
-    """Return the text that stands for a result whose call is missing."""
-    return _ORPHAN.format(name=name, content=content)
 
 
 class _Repairer:
@@ -167,7 +156,7 @@ class _Repairer:
         if any(call.id == id for call in self._asked):
             self.repaired.results[id] = ToolResult(id, text, is_error=is_failure(text))
         else:
-            self.repaired.texts.append(orphan_text(message.get("name") or "a function", text))
+            self.repaired.texts.append(result_text(message.get("name") or "a function", text))
 
     def _add_response(self, text: str, calls: list[Message]) -> None:
         text = text if text.strip() else ""

@@ -10,6 +10,7 @@ from treefold.chat.turn import ChatTurn
 from treefold.core.agent_errors import BlockedError, DeniedError
 from treefold.core.call_request import Gate
 from treefold.core.conversation import AgentConversation, Inputs
+from treefold.core.fact import replace
 from treefold.core.failures import failed
 from treefold.core.function import Function, RunContext
 from treefold.core.messages import Message
@@ -109,6 +110,8 @@ class TurnCalls:
             BlockedError: the call was forbidden, and ``on_blocked`` is "raise".
         """
         call = made.call
+        if made.node is None and failure is None:
+            failure = await self._judge_unknown(made)
         if made.node is not None and failure is None:
             made.succeed(made.node)
             if call.id not in self._shown:
@@ -123,6 +126,22 @@ class TurnCalls:
         await self.revise(made.result)
         if self._blocked is not None:
             raise self._blocked
+
+    async def _judge_unknown(self, made: MadeCall) -> DeniedError | None:
+        """Let hooks decide about a call of a function that does not exist, then pass it on.
+
+        No person is asked, because it cannot be made. For the same reason the model is told that
+        there is no such function, rather than that a rule forbids it.
+        """
+        call, rules = made.call, self._conversation.rules
+        if rules.forbids(call.name) is None:
+            verdict, args = await self._calls().decide(call)
+            if verdict is not None and verdict.refusal is not None:
+                self._denied.add(call.id)
+                return DeniedError(call.name, verdict.refusal)
+            made.call = replace(call, args=args)
+        self._show(call, made.call.args)
+        return None
 
     async def revise(self, result: ToolResult) -> None:
         """Add *result* to the history, or replace an earlier one of the same call, and save it."""
@@ -145,7 +164,6 @@ class TurnCalls:
         if failure is not None:
             text = _failure_text(failure)
         else:
-            self._show(made.call, made.call.args)
             text = f"Tool '{made.call.name}' not found in registry"
         self._turn.block_stream.put(ToolUseError(text, str(dict(made.args))))
         _set_failure(made, text)

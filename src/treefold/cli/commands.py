@@ -49,7 +49,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "import": ("maintenance", "import a run that was exported"),
         "delete": ("maintenance", "delete a run that has ended"),
         "vacuum": ("maintenance", "return the space of deleted runs to the disk"),
-        "store": ("store", "create, upgrade or share a journal in PostgreSQL"),
+        "store": ("store", "create or share a journal in PostgreSQL"),
     },
     "set up": {
         "init": ("init", "write a small project: an agent, its tool and a test"),

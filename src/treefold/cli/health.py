@@ -7,7 +7,7 @@ from typing import Final
 
 from treefold.core.errors import StoreError
 from treefold.core.shared_store import Owed, SharedStore
-from treefold.http_server.probes import Page, Pages
+from treefold.http_server.probes import Pages, ProbePage
 from treefold.runtime.durable.worker_settings import WorkerPhase, WorkerStatus
 from treefold.version import __version__
 
@@ -68,16 +68,16 @@ class Health:
         """The pages, by path."""
         return {"/ready": self.ready, "/alive": self.alive, "/metrics": self.metrics}
 
-    def ready(self) -> Page:
+    def ready(self) -> ProbePage:
         """Return whether the worker takes work."""
         status = self._status()
         if status.phase is not WorkerPhase.Ready:
             return _unavailable(f"it is {status.phase.value}")
         if not status.is_reachable:
             return _unavailable(f"the store has not answered for {status.beaten:.0f} s")
-        return Page("ready\n")
+        return ProbePage("ready\n")
 
-    def alive(self) -> Page:
+    def alive(self) -> ProbePage:
         """Return whether the process does its work, or should be started again."""
         status, busy = self._status(), self._busy()
         if status.phase is WorkerPhase.Dead:
@@ -86,9 +86,9 @@ class Health:
             return _unavailable(f"its event loop has been blocked for {busy:.0f} s")
         if status.beaten > LONGEST_SILENCE * self._lease:
             return _unavailable(f"the store has not answered for {status.beaten:.0f} s")
-        return Page("alive\n")
+        return ProbePage("alive\n")
 
-    def metrics(self) -> Page:
+    def metrics(self) -> ProbePage:
         """Return all numbers, in the text format of Prometheus."""
         status, metrics = self._status(), _Metrics()
         owed, is_draining = self._owed(status), status.phase is WorkerPhase.Draining
@@ -114,7 +114,7 @@ class Health:
         metrics.add("heartbeat_age_seconds", "gauge", what, status.beaten)
         what = "Seconds since the event loop last ran; up to 1 if nothing blocks it."
         metrics.add("event_loop_age_seconds", "gauge", what, self._busy())
-        return Page(metrics.text(), kind=_METRICS)
+        return ProbePage(metrics.text(), kind=_METRICS)
 
     def _owed(self, status: WorkerStatus) -> dict[str, Owed]:
         """Return how much is owed in each queue; nothing if the store does not answer."""
@@ -126,8 +126,8 @@ class Health:
             return {}
 
 
-def _unavailable(why: str) -> Page:
-    return Page(f"{why}\n", 503)
+def _unavailable(why: str) -> ProbePage:
+    return ProbePage(f"{why}\n", 503)
 
 
 class _Metrics:

@@ -11,8 +11,6 @@ from treefold.cli.loading import TARGET, load_functions, load_model
 from treefold.cli.run import show
 from treefold.cli.runtime_options import (
     RuntimeOptions,
-    load_runtime,
-    refuse_beside_runtime,
     runtime_options,
 )
 from treefold.core.errors import InvalidValueError, StoreOwnedError
@@ -104,13 +102,12 @@ class Here:
         return show(runtime, lambda: start(runtime), command=command, left=left)
 
     def _runtime(self, path: str) -> Runtime:
-        program = load_runtime(self.targets[0]) if len(self.targets) == 1 else None
+        own = {"--default-model": self.default_model}
+        program = self._deciding.named_runtime(self.targets, own)
         if program is None:
             models: Any = load_model(self.default_model)
             functions = load_functions(self.targets)
             return self._deciding.make(functions, models, new_runs=False, store=path)
-        own = ["--default-model"] if self.default_model else []
-        refuse_beside_runtime(self.targets[0], [*self._deciding.given, *own])
         if program.store is None or program.store.name != path:
             named = None if program.store is None else public_name(program.store.name)
             program.close()

@@ -17,8 +17,6 @@ from treefold.cli.loading import MODEL_HELP, TARGET, load_functions, load_model
 from treefold.cli.options import FILE, command
 from treefold.cli.runtime_options import (
     RuntimeOptions,
-    load_runtime,
-    refuse_beside_runtime,
     runtime_options,
 )
 from treefold.core.errors import TreefoldError
@@ -95,16 +93,13 @@ def mcp(
         try:
             token = _token() if http else None
             decides = RuntimeOptions(**deciding)
-            program = load_runtime(targets[0]) if len(targets) == 1 else None
+            program = decides.named_runtime(targets, {"--model": model, "--store": store})
             if program is None:
                 functions = load_functions(targets)
                 # Without a journal, a tree that has ended cannot be read.
                 kind = ServingRuntime if store is None else Runtime
                 made = decides.make(functions, load_model(model), kind=kind, store=store)
             else:
-                own = {"--model": model, "--store": store}
-                given = [*decides.given, *(name for name, value in own.items() if value)]
-                refuse_beside_runtime(targets[0], given)
                 functions, made = list(program.invocable_functions.values()), program
             server = _Server(functions, http, token, allow_remote=allow_remote)
             return asyncio.run(server.serve(made, stdio))

@@ -30,8 +30,6 @@ from treefold.cli.log_output import messages_held
 from treefold.cli.options import FILE, command, read_value
 from treefold.cli.runtime_options import (
     RuntimeOptions,
-    load_runtime,
-    refuse_beside_runtime,
     runtime_options,
 )
 from treefold.cli.terminal_questions import StdinLines, ask_for_answers
@@ -144,9 +142,8 @@ def run(  # noqa: PLR0913 - options, each passed by name
     """
     try:
         decides = RuntimeOptions(**deciding)
-        program = load_runtime(target)
-        if program is not None:
-            refuse_beside_runtime(target, _given(decides, model, store, local=local, detach=detach))
+        own = {"--model": model, "--store": store, "--local": local, "--detach": detach}
+        program = decides.named_runtime([target], own)
         function, options = _function(target, program, options)
         args = dict(map(_argument, arguments)) | read_options(ctx.command, function, options)
         _check(function, args, arguments)
@@ -198,14 +195,6 @@ def _function(
             f" {', '.join(sorted(known)) or 'of which it has none'}"
         )
     return known[words[0]], words[1:]
-
-
-def _given(
-    decides: RuntimeOptions, model: str | None, store: str | None, *, local: bool, detach: bool
-) -> list[str]:
-    """Return the options that were given and that a Runtime of a program has itself."""
-    own = {"--model": model, "--store": store, "--local": local, "--detach": detach}
-    return [*decides.given, *(name for name, value in own.items() if value)]
 
 
 def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str | None) -> int:

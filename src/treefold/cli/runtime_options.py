@@ -73,6 +73,23 @@ class RuntimeOptions:
         """The options that were given."""
         return [f"--{one.name}" for one in fields(self) if getattr(self, one.name)]
 
+    def named_runtime(self, targets: Sequence[str], own: Mapping[str, object]) -> Runtime | None:
+        """Return the Runtime of a program that *targets* name; None if they name functions.
+
+        *own* are further options of the command that a Runtime has itself, by their names.
+
+        Raises:
+            InvalidValueError: such options are given beside it.
+        """
+        if len(targets) != 1 or (program := load_runtime(targets[0])) is None:
+            return None
+        if given := [*self.given, *(name for name, value in own.items() if value)]:
+            program.close()
+            raise InvalidValueError(
+                f"{targets[0]} is a Runtime, which has that itself: leave out {', '.join(given)}"
+            )
+        return program
+
     def make(
         self,
         functions: Iterable[Function],
@@ -171,9 +188,3 @@ def load_runtime(target: str) -> Runtime | None:
         makes = getattr(found, "__annotations__", {}).get("return")
         found = found() if makes in {Runtime, "Runtime"} else None
     return found if isinstance(found, Runtime) else None
-
-
-def refuse_beside_runtime(target: str, options: Iterable[str]) -> None:
-    """Raise InvalidValueError if *options* are given beside a Runtime of a program."""
-    if given := ", ".join(options):
-        raise InvalidValueError(f"{target} is a Runtime, which has that itself: leave out {given}")

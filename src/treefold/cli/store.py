@@ -1,4 +1,4 @@
-"""``treefold store``: create, upgrade or share a journal in PostgreSQL."""
+"""``treefold store``: create or share a journal in PostgreSQL."""
 
 from typing import Any, cast
 
@@ -18,8 +18,8 @@ _ROLES = ("worker", "desk", "viewer")
 @command("store", exit_codes="0 it was done, also if there was nothing to do, 2 it was not")
 @click.argument(
     "action",
-    type=click.Choice(["migrate", "upgrade", "grant"]),
-    help="create the tables; upgrade those of an older treefold; or let another role use them",
+    type=click.Choice(["migrate", "grant"]),
+    help="create the tables; or let another role use them",
 )
 @click.argument(
     "url",
@@ -30,12 +30,12 @@ _ROLES = ("worker", "desk", "viewer")
 @click.option("--role", type=click.Choice(_ROLES), help="with grant: what it may do")
 @click.option("--to", metavar="NAME", help="with grant: the role of the database that may do it")
 def store(action: str, url: str, role: str | None, to: str | None) -> int:
-    """Create, upgrade or share a journal in PostgreSQL, as the owner of its tables.
+    """Create or share a journal in PostgreSQL, as the owner of its tables.
 
     example: treefold store migrate postgresql://localhost/journals
 
     The tables of a project are in one schema, 'treefold' unless the URL names another. A program
-    creates them itself if its role may. Before an upgrade, stop all programs that use them.
+    creates them itself if its role may.
 
     A viewer reads everything. A desk answers questions, too. A worker runs trees and saves chats,
     and cannot change or delete what was written:
@@ -46,16 +46,12 @@ def store(action: str, url: str, role: str | None, to: str | None) -> int:
         raise InvalidValueError(f"URL must be postgresql://..., got {url!r}")
     name = readable(public_name(url))
     try:
-        from treefold.stores.postgres import grant, migrate, upgrade  # noqa: PLC0415 - of an extra
+        from treefold.stores.postgres import grant, migrate  # noqa: PLC0415 - of an extra
     except ModuleNotFoundError as error:
         raise missing_driver(error) from None
     if action == "migrate":
         created = migrate(url)
         print(f"the journal was created in {name}" if created else f"{name} has a journal already")
-    elif action == "upgrade":
-        former, new = upgrade(url)
-        was = "is up to date" if former == new else f"was upgraded from version {former} to {new}"
-        print(f"{name} {was}")
     else:
         if role is None or to is None:
             raise InvalidValueError("grant needs --role worker, desk or viewer, and --to NAME")

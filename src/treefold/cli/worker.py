@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import platform
 import signal
 import sys
 from collections.abc import Callable, Generator
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from treefold.cli.engine_choice import ChosenEngine, choose_engine
+from treefold.cli.engine_choice import choose_engine
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
 from treefold.cli.health import Health, LoopPulse
 from treefold.cli.journal import shared_journal
@@ -47,7 +46,7 @@ _LOOK: Final = 0.05  # seconds between two looks whether it is ready
     metavar="MODULE[:FUNCTION]...",
     nargs=-1,
     required=True,
-    help="a module or a .py file, and a name in it for only that function",
+    help="a module or a .py file, and a name in it for only that function, or a Runtime",
 )
 @shared_store_option
 @click.option("--engine", metavar="NAME", help=ENGINE_HELP)
@@ -62,7 +61,6 @@ _LOOK: Final = 0.05  # seconds between two looks whether it is ready
     "--slots",
     metavar="N",
     type=int,
-    default=_SLOTS,
     help=f"how many runs at once; those that only wait do not count; {_SLOTS} by default",
 )
 @click.option(
@@ -77,7 +75,6 @@ _LOOK: Final = 0.05  # seconds between two looks whether it is ready
     "--lease",
     metavar="SECONDS",
     type=read_seconds,
-    default=_LEASE,
     help="after how long without a sign of life others take over what it runs;"
     f" {_LEASE:g} by default",
 )
@@ -95,9 +92,9 @@ def worker(  # noqa: PLR0913 - options, each passed by name
     store: str | None,
     engine: str | None,
     queues: tuple[str, ...],
-    slots: int,
+    slots: int | None,
     drain: float,
-    lease: float,
+    lease: float | None,
     health: str | None,
     name: str | None,
     model: str | None,
@@ -111,6 +108,9 @@ def worker(  # noqa: PLR0913 - options, each passed by name
     a module did not import can be run. If a worker dies, the others take over what it ran: what
     was done is not done again.
 
+    A Runtime of a program, or a function that makes one, has a store, an engine and all else that
+    decides about its runs: 'treefold worker app.py:runtime'. Its options are not given again.
+
     At SIGTERM it takes no more work, and gives up each run for other workers as soon as no request
     and no call that must not be repeated is under way. After --drain seconds the rest is given up
     all the same. A second signal ends it at once; others take its runs over when its lease ends.
@@ -119,20 +119,34 @@ def worker(  # noqa: PLR0913 - options, each passed by name
     set TREEFOLD_STORE, or write ~/.pgpass.
     """
     try:
-        url = shared_journal(store)
-        functions = load_functions(targets)
-        settings = _settings(name, queues, slots, lease)
-        chosen = choose_engine(engine, url)
         address = None if health is None else parse_address(health, allow_remote=True)
-        runtime = RuntimeOptions(**deciding).make(
-            functions,
-            load_model(model),
-            new_runs=False,
-            store=url,
-            engine=chosen.engine,
-            worker=settings,
-        )
-        return asyncio.run(_Worker(runtime, settings, chosen, drain).run(address))
+        decides = RuntimeOptions(**deciding)
+        own = {
+            "--store": store,
+            "--engine": engine,
+            "--queue": queues,
+            "--slots": slots is not None,
+            "--lease": lease is not None,
+            "--name": name,
+            "--model": model,
+        }
+        runtime = decides.named_runtime(targets, own)
+        about = f"placed by the engine of {targets[0]}"
+        if runtime is None:
+            url = shared_journal(store)
+            functions = load_functions(targets)
+            settings = _settings(name, queues, slots, lease)
+            chosen = choose_engine(engine, url)
+            about = chosen.about
+            runtime = decides.make(
+                functions,
+                load_model(model),
+                new_runs=False,
+                store=url,
+                engine=chosen.engine,
+                worker=settings,
+            )
+        return asyncio.run(_Worker(runtime, about, drain).run(address))
     except FencedError as error:
         _say(f"{error}; other workers run what it had, so start it again")
         return FAILED
@@ -142,8 +156,10 @@ def worker(  # noqa: PLR0913 - options, each passed by name
 
 
 def _settings(
-    name: str | None, queues: tuple[str, ...], slots: int, lease: float
+    name: str | None, queues: tuple[str, ...], slots: int | None, lease: float | None
 ) -> WorkerSettings:
+    slots = _SLOTS if slots is None else slots
+    lease = _LEASE if lease is None else lease
     if not all(queues):
         raise InvalidValueError("--queue must be the name of a queue, got ''")
     if slots < 1:
@@ -151,21 +167,21 @@ def _settings(
     if lease < _SHORTEST_LEASE:
         raise InvalidValueError(f"--lease must be at least {_SHORTEST_LEASE:g} s, got {lease:g}")
     beat = min(_BEAT, lease / 4)
-    name = name or f"{platform.node()}-{os.getpid()}"
     return WorkerSettings(
         name=name, queues=queues or (DEFAULT_QUEUE,), slots=slots, lease=lease, beat=beat
     )
 
 
 class _Worker:
-    """Runs a worker until a signal, and reports its progress on stderr."""
+    """Runs a worker until a signal, and reports its progress on stderr.
 
-    def __init__(
-        self, runtime: Runtime, settings: WorkerSettings, chosen: ChosenEngine, drain: float
-    ) -> None:
+    *about* says who places its work.
+    """
+
+    def __init__(self, runtime: Runtime, about: str, drain: float) -> None:
         self._runtime = runtime
-        self._settings = settings
-        self._chosen = chosen
+        self._settings = runtime.worker_settings
+        self._about = about
         self._drain = drain
         self._url: str | None = None  # of the health checks
         self._stop = asyncio.Event()
@@ -218,11 +234,11 @@ class _Worker:
                 f"{known} function{'' if known == 1 else 's'}",
                 f"queue{'' if len(settings.queues) == 1 else 's'} {queues}",
                 f"{settings.slots} slot{'' if settings.slots == 1 else 's'}",
-                self._chosen.about,
+                self._about,
             ]
             if self._url is not None:
                 facts.append(f"health at {self._url}")
-            _say(f"{settings.name} is ready on {store.name}: {'; '.join(facts)}")
+            _say(f"{settings.known_as} is ready on {store.name}: {'; '.join(facts)}")
 
     def _stop_by(self, name: str) -> None:
         """Begin to stop, because of a signal of that *name*."""

@@ -11,7 +11,7 @@ Events, and what is computed from them:
 
 Journals:
     ``store`` and ``sessions`` are the protocols of a store. ``journaling`` converts events to
-    entries and back, ``version_1`` upgrades old entries, ``call_keys`` identifies calls.
+    entries and back, ``call_keys`` identifies calls.
     ``value_codec``, ``long_texts`` and ``plain`` serialize values, ``restoring`` restores results
     and exceptions of an earlier process.
 

@@ -4,18 +4,17 @@ Only ``ResponseCompleted`` adds to the conversation. What was streamed before it
 only, and is discarded if the attempt fails.
 """
 
-from dataclasses import field
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from treefold.core.events import Event, Failure, fact
+from treefold.core.events import Event, Failure, Moment
 from treefold.core.exchange import Exchange
+from treefold.core.fact import VERBATIM
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import TokenUsage
 
 
-@fact
-class ConversationOpened(Event):
+class ConversationOpened(Event, frozen=True):
     """The call opened a conversation with a model, or reopened its own.
 
     Example:
@@ -24,6 +23,8 @@ class ConversationOpened(Event):
         ('add',)
     """
 
+    repeated: ClassVar = True
+
     model: str
     system: str
     functions: tuple[str, ...]
@@ -31,10 +32,10 @@ class ConversationOpened(Event):
     transcript: tuple[TranscriptPart, ...] = ()  # the conversation of an earlier call
     goes_on: bool = False  # this call continues its own conversation
     address: str = ""  # of the model's server, if the model was given one
+    since: int = 1  # the number of the first response that requests repeat
 
 
-@fact
-class LeaseAwaited(Event):
+class LeaseAwaited(Event, frozen=True):
     """The call waits for a lease before it can send a request.
 
     Example:
@@ -43,11 +44,12 @@ class LeaseAwaited(Event):
         2
     """
 
-    at: float | None = field(default=None, compare=False)  # None: an earlier version recorded it
+    repeated: ClassVar = True
+
+    at: Moment
 
 
-@fact
-class RateAwaited(Event):
+class RateAwaited(Event, frozen=True):
     """The call waits until its next request fits into a rate, for *seconds* or longer.
 
     Example:
@@ -56,12 +58,13 @@ class RateAwaited(Event):
         1.5
     """
 
-    at: float
+    repeated: ClassVar = True
+
+    at: Moment
     seconds: float  # 0: others wait before it
 
 
-@fact
-class BudgetAwaited(Event):
+class BudgetAwaited(Event, frozen=True):
     """The call waits for requests under way, for which the rest of a budget is reserved.
 
     Example:
@@ -70,12 +73,13 @@ class BudgetAwaited(Event):
         'the runtime'
     """
 
-    at: float
+    repeated: ClassVar = True
+
+    at: Moment
     owner: str  # of the budget
 
 
-@fact
-class RequestSent(Event):
+class RequestSent(Event, frozen=True):
     """A request with *inputs* was sent to the model.
 
     Example:
@@ -85,12 +89,13 @@ class RequestSent(Event):
         [{'type': 'UserText', 'text': 'Hi'}]
     """
 
-    at: float
+    repeated: ClassVar = True
+
+    at: Moment
     inputs: tuple[TranscriptPart, ...]
 
 
-@fact
-class ResponseStreamed(Event):
+class ResponseStreamed(Event, frozen=True):
     """More of a response has arrived, which is not complete and may still be discarded.
 
     It is not recorded: a stream of events makes it from what has arrived when it is read, and gives
@@ -109,13 +114,14 @@ class ResponseStreamed(Event):
         'Hello world'
     """
 
+    recorded: ClassVar = False
+
     start: int
     text: str
     partial_output: Any = None
 
 
-@fact
-class RequestRetried(Event):
+class RequestRetried(Event, frozen=True):
     """The request failed and is sent again after *wait* seconds.
 
     Example:
@@ -125,14 +131,15 @@ class RequestRetried(Event):
         5.0
     """
 
-    at: float
+    repeated: ClassVar = True
+
+    at: Moment
     attempt: int
     failure: Failure
     wait: float
 
 
-@fact
-class RequestFailed(Event):
+class RequestFailed(Event, frozen=True):
     """The request failed for good, or was abandoned.
 
     Example:
@@ -144,14 +151,15 @@ class RequestFailed(Event):
         'HTTP 401: no key'
     """
 
-    at: float
+    repeated: ClassVar = True
+
+    at: Moment
     failure: Failure
     usage: TokenUsage  # tokens that were used nevertheless
     cost: Decimal | None
 
 
-@fact
-class NoticeGiven(Event):
+class NoticeGiven(Event, frozen=True):
     """The person who runs the tree should read *text*.
 
     Example:
@@ -160,13 +168,15 @@ class NoticeGiven(Event):
         'the context is nearly full'
     """
 
+    repeated: ClassVar = True
+
     text: str
     calls: tuple[int, ...] = ()  # indexes of child calls that were not made again
-    version: str = ""  # the call continues with this version of its function
+    # The call continues with this version of its function.
+    version: Annotated[str, VERBATIM] = ""
 
 
-@fact
-class HookDecided(Event):
+class HookDecided(Event, frozen=True):
     """A decision hook had the model told *text*; after a crash it is not asked again.
 
     Example:
@@ -180,8 +190,7 @@ class HookDecided(Event):
     text: str
 
 
-@fact
-class ResponseCompleted(Event):
+class ResponseCompleted(Event, frozen=True):
     """The response is complete; request and response are now part of the conversation.
 
     Example:
@@ -193,14 +202,17 @@ class ResponseCompleted(Event):
         ...     dialect="plain", sent=(), received=(), finish=Finish.ANSWERED, usage=usage
         ... )
         >>> parts = (ModelText("Hi"),)
-        >>> event = ResponseCompleted(2, 1767225600.0, exchange, parts, usage, None)
+        >>> event = ResponseCompleted(2, 1767225600.0, exchange, parts, usage, None, step=1)
         >>> event.to_json()["exchange"]["finish"]
         'answered'
     """
 
-    at: float
+    at: Moment
     exchange: Exchange
     parts: tuple[TranscriptPart, ...]  # what the exchange added to the transcript
     usage: TokenUsage  # since the last response, failed attempts included
     cost: Decimal | None  # US dollars, if the price is known
+    # Its number among the responses of the conversation: 1, 2, ... Keys of calls and positions of
+    # forks are made from it, so it depends on what was said, never on what is sent.
+    step: int
     first_chunk: float | None = None  # seconds from the request until the response began to arrive

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from treefold.core.events import fact
+from treefold.core.fact import Fact
 from treefold.core.model_events import TextDelta, TextWasThinking, ThinkingDelta, ToolUseDelta
 
 _GROWTH: Final = 16  # the result is parsed again when it is longer by one part in this many
 
 
-@fact
-class OutputDelta:
+class OutputDelta(Fact, frozen=True):
     """A fragment of the JSON text of a typed result.
 
     Attributes:

@@ -1,12 +1,11 @@
 """``Budget``: what a call, and all calls below it, may spend."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from treefold.core.errors import InvalidValueError
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.fact import VERBATIM, Fact, force_setattr, replace
 
 # The limits of a budget, and how each is read.
 _AMOUNTS: Final[dict[str, Callable[[str], Any]]] = {
@@ -17,14 +16,13 @@ _AMOUNTS: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Budget:
+class Budget(Fact, frozen=True, kw_only=True):
     """Limits on money, tokens, time and requests to models; None means no limit.
 
-    A request is sent only if it fits into the budget of its call and of every call above it. Its
-    size is estimated from the conversation so far, and that of its answer from ``max_tokens`` or
-    from recent answers; both are reserved while it is under way, and others wait if no more is
-    left. A request alone needs room for its input only, so the last one may exceed the budget.
+    A request is sent only if it fits into the budget of its call and of every call above it. The
+    most that it can take, its longest answer included, is reserved while it is under way, and
+    others wait if no more is left. One request at a time needs room for its input only: a budget is
+    exceeded by one answer at most.
 
     Attributes:
         usd: US dollars. A model without a known price cannot be used with this limit.
@@ -42,17 +40,17 @@ class Budget:
         Decimal('2')
     """
 
-    usd: Decimal | float | str | None = None
+    usd: Decimal | float | None = None
     tokens: int | None = None
     seconds: float | None = None
     calls: int | None = None
     last_call: bool = False
-    name: str | None = None
+    name: Annotated[str | None, VERBATIM] = None
 
     def __post_init__(self) -> None:
         if self.usd is not None:
             try:
-                object.__setattr__(self, "usd", Decimal(str(self.usd)))
+                force_setattr(self, "usd", Decimal(str(self.usd)))
             except InvalidOperation:
                 raise InvalidValueError(f"usd={self.usd!r} is no amount of US dollars") from None
         limits: dict[str, Any] = {"usd": self.usd, "tokens": self.tokens}
@@ -63,15 +61,6 @@ class Budget:
                 raise InvalidValueError(f"a budget of {name}={value!r} is none; give 0 or more")
         if all(value is None for value in limits.values()):
             raise InvalidValueError("a Budget bounds something: give usd, tokens, seconds or calls")
-
-    def less(self, calls: int, tokens: int, usd: Decimal) -> "Budget":
-        """Return what is left of it after so much was spent."""
-        return replace(
-            self,
-            calls=None if self.calls is None else max(0, self.calls - calls),
-            tokens=None if self.tokens is None else max(0, self.tokens - tokens),
-            usd=None if self.usd is None else max(Decimal(0), Decimal(self.usd) - usd),
-        )
 
 
 def amounts_in(text: str) -> Budget:
@@ -117,29 +106,3 @@ def raised(budget: Budget, to: Budget) -> Budget:
         if old is not None and new is not None
     }
     return replace(budget, **higher)
-
-
-def as_data(budget: Budget | None) -> dict[str, Any] | None:
-    """Return *budget* as JSON data, without the fields that are not set."""
-    if budget is None:
-        return None
-    found = {one.name: getattr(budget, one.name) for one in fields(budget)}
-    return {
-        name: str(value) if isinstance(value, Decimal) else value
-        for name, value in found.items()
-        if value is not None and value is not False
-    }
-
-
-def budget_of(data: Any) -> Budget | None:
-    """Return the budget that ``as_data`` has described.
-
-    Raises:
-        InvalidValueError: it is none.
-    """
-    if data is None:
-        return None
-    try:
-        return Budget(**data)
-    except TypeError:
-        raise InvalidValueError(f"{data!r} describes no budget") from None

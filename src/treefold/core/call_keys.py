@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
+from treefold.core.value_codec import digest
 
 _NAMED: Final = "="
 _USED: Final = "/"
@@ -58,6 +59,4 @@ def of_content(function: str, model: Any, args: Mapping[str, Any]) -> str:
 
 def of_arguments(args: Mapping[str, Any]) -> str:
     """Return what identifies arguments: the same in every process."""
-    from treefold.core.value_codec import digest  # noqa: PLC0415 - only journals and keys need it
-
     return digest(dict(args))

@@ -1,13 +1,13 @@
 """The request for a call, and what the framework's own functions see of the call that starts."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import Rules
 from treefold.core.deps import DepsSource
 from treefold.core.function import Function, Node, RunContext
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.states import NodeState
 
 # Is awaited before a call runs, with the context of the call; returns the arguments to run it with.
@@ -15,7 +15,7 @@ from treefold.core.states import NodeState
 Gate = Callable[[RunContext], Awaitable[Mapping[str, Any]]]
 
 
-@lazy_dataclass()
+@dataclass(slots=True)
 class CallRequest:
     """A function, its arguments, and the options of the call."""
 

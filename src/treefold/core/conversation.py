@@ -5,14 +5,13 @@ module knows neither budgets nor journals.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from treefold.core.agent_errors import AgentException, BudgetExceeded
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.decisions import RuleChain
-from treefold.core.exchange import Exchange
 from treefold.core.function import Function, ModelFinder
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.model import Model, ModelSettings, Session
 from treefold.core.model_events import ModelEvent
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
@@ -20,12 +19,12 @@ from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserTe
 Inputs = Sequence[UserText | ToolResult]
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class PriorConversation:
     """The beginning of a conversation: what an earlier process, another call or a fork left.
 
     Attributes:
-        exchanges: the completed ones.
+        said: the responses, with the exchanges that they completed.
         unsent: the inputs that are still to be sent.
         response: the last response, if it has not been acted on yet.
         is_begun: whether an earlier process has sent the first prompt.
@@ -34,7 +33,7 @@ class PriorConversation:
         prompt: the first prompt, if a fork has edited it.
     """
 
-    exchanges: Sequence[Exchange] = ()
+    said: Sequence[ResponseCompleted] = ()
     unsent: Inputs = ()
     response: ResponseCompleted | None = None
     is_begun: bool = False
@@ -137,7 +136,7 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
 
     @property
     def responses(self) -> int:
-        """The number of responses so far."""
+        """The number of the last response, as its event has it; 0 if there is none."""
         ...
 
     @property
@@ -163,9 +162,17 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
     # Talking
 
     def open(
-        self, model: Model, system: str, functions: Sequence[Function], settings: ModelSettings
+        self,
+        model: Model,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+        since: int | None = None,
     ) -> None:
-        """Open the conversation with *model*; it continues the prior one."""
+        """Open the conversation with *model*, or open it again; it continues what was said.
+
+        Requests begin with response *since* (``Window``); None leaves them as they were.
+        """
         ...
 
     def take_over(

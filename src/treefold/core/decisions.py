@@ -7,12 +7,11 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from inspect import isawaitable, signature
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.suggestions import did_you_mean
 
 HOOK_PRE_TOOL_USE: Final = "pre_tool_use"
@@ -34,7 +33,7 @@ _ALL: Final = "*"  # the matcher of every tool
 _OTHER_NAMES: Final = {other: name for name, other in _NAMES.items()}
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class HookDecision:
     """The decision of a decision hook.
 
@@ -92,7 +91,7 @@ class HookDecision:
         )
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class PreToolUseEvent:
     """A model asks for a call that has not been made yet.
 
@@ -110,7 +109,7 @@ class PreToolUseEvent:
     history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class PostToolUseEvent:
     """A call that a model asked for has ended, or was denied.
 
@@ -132,7 +131,7 @@ class PostToolUseEvent:
     is_error: bool = False
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class UserPromptSubmitEvent:
     """A prompt is about to be sent to a model.
 
@@ -146,7 +145,7 @@ class UserPromptSubmitEvent:
     history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class StopEvent:
     """An agent has its result and is about to end.
 
@@ -171,7 +170,7 @@ HookEvent = PreToolUseEvent | PostToolUseEvent | UserPromptSubmitEvent | StopEve
 HookHandler = Callable[[Any], Awaitable[HookDecision | None]]
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class HookMatcher:
     """Decision hooks that are asked about some tools only.
 
@@ -218,7 +217,7 @@ class HookMatcher:
 Hooks = Mapping[str, Sequence[HookHandler | HookMatcher]]
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class Rules:
     """The allowed tools and decision hooks of one runtime or client."""
 

@@ -4,13 +4,13 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.reference import reference_to
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class RunInfo:
     """The run that dependencies are made for, as every process that runs it sees it.
 
@@ -40,7 +40,7 @@ class RunInfo:
     key: str = ""
 
 
-@lazy_dataclass(frozen=True, eq=False)
+@dataclass(slots=True, frozen=True, eq=False)
 class DepsSource:
     """Where dependencies come from: an object that is used as it is, or a factory of them.
 

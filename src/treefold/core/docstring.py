@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.fact import Fact
 
 # As texts, which are compiled on first use: that takes longer than importing the module.
 _TITLES: Final = "Args|Arguments|Parameters|Params"
@@ -19,8 +19,7 @@ _FIELD: Final = r"[:@](?:param|parameter|arg|argument|key|keyword|type)\s([^:]*)
 _BLANKS: Final = r"\n{3,}"
 
 
-@lazy_dataclass(frozen=True)
-class _Section:
+class _Section(Fact, frozen=True):
     """A section of a docstring: the lines of its title, and name and lines of each parameter."""
 
     title: range

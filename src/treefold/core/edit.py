@@ -1,11 +1,11 @@
 """The changes of a fork, and their JSON form."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.truncation import truncated_repr
 
 
@@ -19,7 +19,7 @@ class _Unchanged(Enum):
 UNCHANGED: Final = _Unchanged.UNCHANGED
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class Edit:
     """The changes of a fork.
 

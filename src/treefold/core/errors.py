@@ -191,11 +191,18 @@ class NoModelError(InvalidValueError):
 class OtherProtocolError(InvalidValueError):
     """A saved conversation is in the protocol of another provider than the model's.
 
+    Attributes:
+        dialect: what the model speaks.
+
     Example:
         >>> from treefold.errors import OtherProtocolError
         >>> issubclass(OtherProtocolError, ValueError)
         True
     """
+
+    def __init__(self, message: str, dialect: str = "") -> None:
+        super().__init__(message)
+        self.dialect = dialect
 
 
 class WrongRunMethodError(UsageError):

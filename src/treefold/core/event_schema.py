@@ -7,7 +7,7 @@ from typing import Any
 from treefold.core import agent_events
 from treefold.core.events import Event
 from treefold.core.frames import Frame
-from treefold.core.json_form import json_schema, subclasses_of
+from treefold.core.json_form import json_schema, kinds_of
 from treefold.core.question import Question
 from treefold.core.usage import TokenUsage
 from treefold.core.views import NodeView
@@ -19,10 +19,10 @@ def event_schema() -> dict[str, Any]:
     Example:
         >>> from treefold.events import event_schema
         >>> event_schema()["$defs"]["CallResumed"]["required"]
-        ['node', 'number', 'at']
+        ['node', 'at', 'number']
     """
     assert agent_events  # its classes are subclasses of Event, too
-    kinds = [*subclasses_of(Event), NodeView, Question, Frame, TokenUsage]
+    kinds = [*kinds_of(Event), NodeView, Question, Frame, TokenUsage]
     return json_schema("Events and views of treefold", kinds)
 
 

@@ -5,31 +5,25 @@ only. Times are seconds since the epoch.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
-from typing import Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar
 
 from treefold.core.budget import Budget
 from treefold.core.errors import RecordedError, TracedError
+from treefold.core.fact import COLUMN, HIDDEN, UNCOMPARED, VERBATIM, Fact, force_setattr
 from treefold.core.guards import Guards
-from treefold.core.json_form import HIDDEN, LIMIT, json_form
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.json_form import LIMIT, json_form
 from treefold.core.question import Answer, Question
 from treefold.core.states import NodeState
 
-T = TypeVar("T")
+Moment = Annotated[float, COLUMN]  # in seconds since the epoch
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def fact(cls: type[T]) -> type[T]:
-    """Make a dataclass that type checkers treat as frozen."""
-    # At run time it is not frozen: every call creates three events, and creating an instance of a
-    # frozen dataclass takes four times as long.
-    return lazy_dataclass()(cls)
+class _OfNode(Fact, frozen=True):
+    node: Annotated[int, COLUMN]
 
 
-@fact
-class Event:
+class Event(_OfNode, frozen=True, kw_only=True):
     """Something that happened to the call with the id *node*.
 
     Attributes:
@@ -43,8 +37,12 @@ class Event:
         (True, 7)
     """
 
-    node: int
-    number: int = field(default=0, kw_only=True, compare=False, repr=False)
+    # What each class declares about its events.
+    recorded: ClassVar[bool] = True  # whether a journal has them
+    repeated: ClassVar[bool] = False  # whether they happen again whenever the tree is resumed
+    new_state: ClassVar[NodeState | None] = None  # of the call, if they change it
+
+    number: Annotated[int, COLUMN, UNCOMPARED] = 0
 
     def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:
         """Return the event as JSON data; texts and values are cut after *limit* characters.
@@ -56,17 +54,15 @@ class Event:
 
 def set_number(event: Event, number: int) -> None:
     """Set the number of *event*, when it becomes part of a tree or is read from a journal."""
-    # At run time it is not frozen.
-    event.number = number  # pyright: ignore[reportAttributeAccessIssue]
+    force_setattr(event, "number", number)
 
 
 def set_node(event: Event, node: int) -> None:
     """Set the call that *event* happened to, when it is read as an event of a fork."""
-    event.node = node  # pyright: ignore[reportAttributeAccessIssue]
+    force_setattr(event, "node", node)
 
 
-@fact
-class BudgetAbove:
+class BudgetAbove(Fact, frozen=True):
     """A budget that a call spends of, and that belongs to a call above it or to the runtime."""
 
     name: str  # of its account in the store
@@ -74,8 +70,7 @@ class BudgetAbove:
     budget: Budget
 
 
-@fact
-class CallOptions:
+class CallOptions(Fact, frozen=True):
     """The options that a top-level or remote call was made with."""
 
     timeout: float | None = None
@@ -88,8 +83,7 @@ class CallOptions:
     deps: str = ""  # where its dependencies came from, such as "app:connect"; empty without any
 
 
-@fact
-class CallRequested(Event):
+class CallRequested(Event, frozen=True):
     """A call was requested; it waits to be started.
 
     Example:
@@ -98,25 +92,27 @@ class CallRequested(Event):
         {'a': 1}
     """
 
-    parent: int | None
-    index: int  # its position among its siblings, from 1
+    new_state: ClassVar = NodeState.Waiting
+
+    parent: Annotated[int | None, COLUMN]
+    index: Annotated[int, COLUMN]  # its position among its siblings, from 1
     sequence: int  # the number of the call; calls asked for in parallel share one
-    function: str
+    function: Annotated[str, COLUMN]
     inputs: Mapping[str, Any]
     tool_use_id: str | None = None  # if a model asked for it
     options: CallOptions | None = None  # of a top-level or remote call
-    key: str = field(default="", metadata=HIDDEN)  # identifies it among the calls of its parent
+    # Identifies it among the calls of its parent.
+    key: Annotated[str, COLUMN, HIDDEN] = ""
     gated: bool = False  # a gate has to allow it before it starts
-    is_agent: bool = False
+    is_agent: Annotated[bool, COLUMN] = False
     continues: int | None = None  # the call of a failed tree that this call resumes
     queue: str = ""  # if any worker that serves this queue may run it, apart from its caller
-    version: str = ""  # of its function; empty if there is no journal
-    at: float | None = field(default=None, compare=False)  # None: an earlier version recorded it
+    version: Annotated[str, VERBATIM] = ""  # of its function; empty if there is no journal
+    at: Annotated[float | None, COLUMN, UNCOMPARED] = None
     description: str = ""  # the first line of its function's; empty if there is no journal
 
 
-@fact
-class TreeForked(Event):
+class TreeForked(Event, frozen=True):
     """A tree was forked: it shares the past of another tree, its source.
 
     Positions count the events of the source, and numbers its nodes in the order of their ids; both
@@ -132,13 +128,15 @@ class TreeForked(Event):
         1
     """
 
-    at: float
-    key: str = field(metadata=HIDDEN)
-    tree_number: int
-    function: str
-    is_agent: bool
-    source: int  # the id of the source
-    inherited: int  # how many nodes below the top-level one are shared
+    new_state: ClassVar = NodeState.Running
+
+    at: Moment
+    key: Annotated[str, COLUMN, HIDDEN]
+    tree_number: Annotated[int, COLUMN]
+    function: Annotated[str, COLUMN]
+    is_agent: Annotated[bool, COLUMN]
+    source: Annotated[int, COLUMN]  # the id of the source
+    inherited: Annotated[int, COLUMN]  # how many nodes below the top-level one are shared
     cut: int  # the position of the last event that reopened nodes share
     length: int  # the position of the last event that is shared at all
     reopened: tuple[int, ...]  # the nodes that are open again, the top-level one first
@@ -147,12 +145,11 @@ class TreeForked(Event):
     # applies to all of them.
     calls_until: tuple[int, ...] = ()
     uncancelled: tuple[int, ...] = ()  # nodes that are shared without their cancellation
-    version: str = ""  # of its function when the fork was made
+    version: Annotated[str, VERBATIM] = ""  # of its function when the fork was made
     budget: Budget | None = None  # of its top-level call, instead of that of the source's
 
 
-@fact
-class CallInherited(Event):
+class CallInherited(Event, frozen=True):
     """A call of the source of a fork is open in the fork, too, or again.
 
     Example:
@@ -161,16 +158,17 @@ class CallInherited(Event):
         8
     """
 
-    parent: int
-    key: str = field(metadata=HIDDEN)
-    index: int
-    function: str
-    is_agent: bool
-    version: str = ""  # of its function when the fork was made
+    new_state: ClassVar = NodeState.Waiting
+
+    parent: Annotated[int, COLUMN]
+    key: Annotated[str, COLUMN, HIDDEN]
+    index: Annotated[int, COLUMN]
+    function: Annotated[str, COLUMN]
+    is_agent: Annotated[bool, COLUMN]
+    version: Annotated[str, VERBATIM] = ""  # of its function when the fork was made
 
 
-@fact
-class CallReopened(Event):
+class CallReopened(Event, frozen=True):
     """The call must run again: its recorded value cannot be restored.
 
     Example:
@@ -179,11 +177,13 @@ class CallReopened(Event):
         2
     """
 
-    at: float
+    repeated: ClassVar = True
+    new_state: ClassVar = NodeState.Running
+
+    at: Moment
 
 
-@fact
-class AgentEdited(Event):
+class AgentEdited(Event, frozen=True):
     """A fork changed the prompt, the model or the system prompt of the agent; None: it did not.
 
     Example:
@@ -197,8 +197,7 @@ class AgentEdited(Event):
     system: str | None = None
 
 
-@fact
-class CallStarted(Event):
+class CallStarted(Event, frozen=True):
     """The call started to run.
 
     Example:
@@ -207,13 +206,15 @@ class CallStarted(Event):
         1767229200.0
     """
 
-    at: float
+    repeated: ClassVar = True
+    new_state: ClassVar = NodeState.Running
+
+    at: Moment
     deadline: float | None = None  # when its timeout ends it, in any process
     gated: bool = False  # a gate has to allow it before its function runs
 
 
-@fact
-class CallAllowed(Event):
+class CallAllowed(Event, frozen=True):
     """The gate of the call has allowed it.
 
     Example:
@@ -222,9 +223,10 @@ class CallAllowed(Event):
         2
     """
 
+    repeated: ClassVar = True
 
-@fact
-class ValueSent(Event):
+
+class ValueSent(Event, frozen=True):
     """The call sent a value before its end.
 
     Example:
@@ -236,8 +238,7 @@ class ValueSent(Event):
     value: Any
 
 
-@fact
-class ArgumentsEdited(Event):
+class ArgumentsEdited(Event, frozen=True):
     """The call is made with other arguments than requested.
 
     Example:
@@ -249,8 +250,7 @@ class ArgumentsEdited(Event):
     inputs: Mapping[str, Any]
 
 
-@fact
-class CallPaused(Event):
+class CallPaused(Event, frozen=True):
     """The call was paused, or asked a question, and waits for a person.
 
     Example:
@@ -259,12 +259,14 @@ class CallPaused(Event):
         'it was paused'
     """
 
-    at: float
+    repeated: ClassVar = True
+    new_state: ClassVar = NodeState.Paused
+
+    at: Moment
     reason: str
 
 
-@fact
-class CallResumed(Event):
+class CallResumed(Event, frozen=True):
     """The call continues after a pause.
 
     Example:
@@ -273,11 +275,13 @@ class CallResumed(Event):
         2
     """
 
-    at: float
+    repeated: ClassVar = True
+    new_state: ClassVar = NodeState.Running
+
+    at: Moment
 
 
-@fact
-class ProcessDied(Event):
+class ProcessDied(Event, frozen=True):
     """The process died while the tree of this top-level call ran, and another resumes it.
 
     Example:
@@ -286,12 +290,11 @@ class ProcessDied(Event):
         2
     """
 
-    at: float
+    at: Moment
     deaths: int  # since the tree last made progress
 
 
-@fact
-class TreeResumed(Event):
+class TreeResumed(Event, frozen=True):
     """Another process runs this top-level or remote call, and those below it, after a stop.
 
     If the process before died, there is a ``ProcessDied`` instead.
@@ -302,11 +305,12 @@ class TreeResumed(Event):
         1
     """
 
-    at: float
+    repeated: ClassVar = True
+
+    at: Moment
 
 
-@fact
-class TreeHeldBack(Event):
+class TreeHeldBack(Event, frozen=True):
     """A process that opened the journal does not run this tree, because it lacks something.
 
     It is recorded once for each reason; a process that has what is missing resumes the tree.
@@ -317,12 +321,13 @@ class TreeHeldBack(Event):
         'guarded by main:approve'
     """
 
+    repeated: ClassVar = True
+
     # It has no time: the clock of an interrupted tree stands at its last event before.
     why: str
 
 
-@fact
-class TreeImported(Event):
+class TreeImported(Event, frozen=True):
     """The tree came from a file: no process runs it until a person resumes it.
 
     ``import_tree`` adds it as the last event, so that nothing in the file can say otherwise.
@@ -334,8 +339,7 @@ class TreeImported(Event):
     """
 
 
-@fact
-class ImportAccepted(Event):
+class ImportAccepted(Event, frozen=True):
     """A person resumed the imported tree, which runs from here on.
 
     Example:
@@ -344,11 +348,10 @@ class ImportAccepted(Event):
         1
     """
 
-    at: float
+    at: Moment
 
 
-@fact
-class GuardsAdded(Event):
+class GuardsAdded(Event, frozen=True):
     """From here on these permissions bind the tree, too: those of a runtime that resumes it.
 
     Example:
@@ -361,8 +364,7 @@ class GuardsAdded(Event):
     guards: Guards
 
 
-@fact
-class GuardsLifted(Event):
+class GuardsLifted(Event, frozen=True):
     """A person decided that the tree continues without some of its guards.
 
     Attributes:
@@ -374,12 +376,18 @@ class GuardsLifted(Event):
         ('main:approve',)
     """
 
-    at: float
-    names: tuple[str, ...]
+    at: Moment
+    names: Annotated[tuple[str, ...], VERBATIM]
 
 
-@fact
-class QuestionAsked(Event):
+class QuestionChanged(Event, frozen=True):
+    """A question is pending from now on, as it is in this event."""
+
+    at: Moment
+    question: Question
+
+
+class QuestionAsked(QuestionChanged, frozen=True):
     """The call asked a question and waits for a person to answer it, or sleeps.
 
     A sleep is a question to no person (``QuestionKind.Sleep``), which expires.
@@ -392,12 +400,8 @@ class QuestionAsked(Event):
         {'id': '2-1', 'node': 2, 'kind': 'human', 'text': 'Go on?', 'choices': [], ...}
     """
 
-    at: float
-    question: Question
 
-
-@fact
-class QuestionEscalated(Event):
+class QuestionEscalated(QuestionChanged, frozen=True):
     """A question had no answer in time, and somebody else is asked; see its ``to``.
 
     Example:
@@ -408,12 +412,8 @@ class QuestionEscalated(Event):
         'team'
     """
 
-    at: float
-    question: Question  # as it is from now on
 
-
-@fact
-class QuestionNotified(Event):
+class QuestionNotified(QuestionChanged, frozen=True):
     """The ``notify`` of a runtime was called for a question.
 
     Example:
@@ -424,12 +424,8 @@ class QuestionNotified(Event):
         '2-1'
     """
 
-    at: float
-    question: Question  # as it is from now on
 
-
-@fact
-class QuestionSettled(Event):
+class QuestionSettled(Event, frozen=True):
     """A question was answered, or withdrawn (then *answer* is None).
 
     Example:
@@ -438,19 +434,18 @@ class QuestionSettled(Event):
         True
     """
 
-    at: float
+    at: Moment
     id: str
     answer: Answer | None
 
 
-@fact
-class Failure:
+class Failure(Fact, frozen=True):
     """The exception of a call, as data."""
 
     type: str
     message: str
     # Of the type.
-    module: str = field(default="", compare=False, repr=False, metadata=HIDDEN)
+    module: Annotated[str, HIDDEN, UNCOMPARED] = ""
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
@@ -477,8 +472,7 @@ class StopCause(StrEnum):
     Unclaimed = "unclaimed"  # its caller, run again in a later process, did not make it again
 
 
-@fact
-class Stop:
+class Stop(Fact, frozen=True):
     """How a call was stopped."""
 
     cause: StopCause
@@ -486,8 +480,7 @@ class Stop:
     path: str  # the path of the call when it was stopped; in a fork the call has another path
 
 
-@fact
-class CallEnded(Event):
+class CallEnded(Event, frozen=True):
     """The call reached a final state.
 
     Example:
@@ -498,7 +491,7 @@ class CallEnded(Event):
     """
 
     state: NodeState
-    at: float
+    at: Moment
     outputs: Any = None
     exception: Failure | None = None
     stop: Stop | None = None  # if it was stopped

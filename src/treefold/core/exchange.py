@@ -1,15 +1,13 @@
 """What one request added to a conversation, in the provider's own format."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, field, fields
 from enum import StrEnum
-from operator import attrgetter
-from typing import Any, Final, Self, cast
+from typing import Annotated, Any, Final, Self
+
+import msgspec
 
 from treefold.core.errors import InvalidValueError
-from treefold.core.json_form import HIDDEN
-from treefold.core.lazy_dataclass import lazy_dataclass
-from treefold.core.plain import required_key
+from treefold.core.fact import HIDDEN, Fact, convert
 from treefold.core.usage import TokenUsage
 
 # The dialect of messages in the form of ``core.messages``, which every model can continue.
@@ -31,8 +29,7 @@ class Finish(StrEnum):
     PAUSED = "paused"  # nothing: the model continues the response
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Exchange:
+class Exchange(Fact, frozen=True, kw_only=True):
     """The messages sent and received by one request, each as its JSON text on the wire.
 
     An exchange of the dialect ``"plain"`` was never sent: it holds messages in a common form, and
@@ -53,19 +50,19 @@ class Exchange:
         True
     """
 
-    dialect: str = field(metadata=HIDDEN)  # the protocol that the messages are in
-    sent: tuple[str, ...] = field(metadata=HIDDEN)
-    received: tuple[str, ...] = field(metadata=HIDDEN)
+    dialect: Annotated[str, HIDDEN]  # the protocol that the messages are in
+    sent: Annotated[tuple[str, ...], HIDDEN]
+    received: Annotated[tuple[str, ...], HIDDEN]
     finish: Finish
-    usage: TokenUsage = field(metadata=HIDDEN)  # the event that has the exchange has it, too
+    usage: Annotated[TokenUsage, HIDDEN]  # the event that has the exchange has it, too
     response_id: str = ""  # as the provider identifies the response, if it does
     response_model: str = ""  # the model that wrote it, as the provider names it
     # The answer was requested by a response schema: the model was offered no functions.
-    by_schema: bool = field(default=False, metadata=HIDDEN)
+    by_schema: Annotated[bool, HIDDEN] = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the exchange as JSON data."""
-        return asdict(self)
+        return msgspec.to_builtins(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -75,53 +72,43 @@ class Exchange:
             InvalidValueError: *data* is not a saved exchange.
         """
         try:
-            return cls(
-                dialect=str(required_key(data, "dialect", cls)),
-                sent=_texts(required_key(data, "sent", cls)),
-                received=_texts(required_key(data, "received", cls)),
-                finish=Finish(required_key(data, "finish", cls)),
-                usage=TokenUsage(**required_key(data, "usage", cls)),
-                response_id=str(data.get("response_id", "")),
-                response_model=str(data.get("response_model", "")),
-                by_schema=bool(data.get("by_schema")),
-            )
+            return convert(dict(data), cls)
         except (TypeError, ValueError) as error:
             raise InvalidValueError(f"not a saved exchange: {error}") from None
 
 
-class LazyExchange(Exchange):
-    """An exchange that is decoded when a field is first accessed; most never are.
+class LazyExchange:
+    """Stands for an exchange that is read when a field of it is first accessed; most never are.
 
     Args:
         read: returns the exchange.
     """
 
-    __slots__ = ("_unread",)
+    __slots__ = ("_exchange", "_read")
 
     def __init__(self, read: Callable[[], Exchange]) -> None:
-        object.__setattr__(self, "_unread", read)
+        self._read = read
 
-    # Called while the fields are not set yet.
+    # Called for what it does not have itself.
     def __getattr__(self, name: str) -> Any:
-        for known, value in zip(_FIELDS, _values(self._unread()), strict=True):
-            object.__setattr__(self, known, value)
-        return object.__getattribute__(self, name)
+        return getattr(self._found(), name)
+
+    @property
+    def __class__(self) -> type[Exchange]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Exchange  # for isinstance
+
+    def _found(self) -> Exchange:
+        try:
+            return object.__getattribute__(self, "_exchange")
+        except AttributeError:
+            self._exchange = self._read()
+            return self._exchange
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Exchange) and _values(self) == _values(other)
+        return self._found() == (other._found() if type(other) is LazyExchange else other)
 
     def __hash__(self) -> int:
-        return super().__hash__()
+        return hash(self._found())
 
-
-_FIELDS: Final = tuple(one.name for one in fields(Exchange))
-_values: Final = attrgetter(*_FIELDS)
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        raise TypeError(f"messages must be a list, got {value!r}")
-    items = cast("list[Any]", value)
-    if not all(isinstance(item, str) for item in items):
-        raise TypeError("a message must be JSON text")
-    return tuple(items)
+    def __repr__(self) -> str:
+        return repr(self._found())

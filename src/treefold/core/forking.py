@@ -4,7 +4,6 @@ A position is the number of an event in its tree, counted from 1.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from treefold.core.agent_events import (
@@ -41,7 +40,7 @@ from treefold.core.events import (
     ValueSent,
     set_node,
 )
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.fact import Fact, replace
 from treefold.core.outside import is_outside
 from treefold.core.states import NodeState
 
@@ -57,8 +56,7 @@ _WITH_IDS: Final = (
 )
 
 
-@lazy_dataclass(frozen=True)
-class Cut:
+class Cut(Fact, frozen=True):
     """Where a fork departs from its source."""
 
     position: int  # the position of the last event that reopened nodes share
@@ -75,17 +73,17 @@ def cut_at(events: Sequence[Event], node: int, response: int) -> Cut:
     Raises:
         InvalidValueError: the node has had fewer responses.
     """
-    seen = 0
+    last = 0
     for position, event in enumerate(events, 1):
         if event.node != node:
             continue
         if not response and isinstance(event, CallRequested):
             return _cut_through(events, node, position)
         if isinstance(event, ResponseCompleted):
-            seen += 1
-            if seen == response:
+            last = event.step
+            if last == response:
                 return _cut_through(events, node, position)
-    raise InvalidValueError(f"it has had {seen} responses, and not {response}")
+    raise InvalidValueError(f"it has had {last} responses, and not {response}")
 
 
 def _cut_through(events: Sequence[Event], node: int, position: int) -> Cut:
@@ -139,10 +137,7 @@ def cut_at_failure(events: Sequence[Event]) -> Cut:
     """
     requests = [e for e in events if isinstance(e, CallRequested)]
     ends = {e.node: e for e in events if isinstance(e, CallEnded)}
-    responses: dict[int, int] = {}
-    for event in events:
-        if isinstance(event, ResponseCompleted):
-            responses[event.node] = responses.get(event.node, 0) + 1
+    steps = {e.node: e.step for e in events if isinstance(e, ResponseCompleted)}  # the last ones
     reopened: set[int] = {requests[0].node}
     # Children before their parents.
     for request in reversed(requests):
@@ -150,7 +145,7 @@ def cut_at_failure(events: Sequence[Event]) -> Cut:
         if ended is None or ended.state is NodeState.Success or parent is None:
             continue
         # The agent has received the failure and continued.
-        if is_past(request.key, responses.get(parent, 0)):
+        if is_past(request.key, steps.get(parent, 0)):
             continue
         if node in reopened or ended.state is NodeState.Canceled or is_outside(ended.exception):
             reopened |= {node, parent}
@@ -267,23 +262,21 @@ def _untold(events: Sequence[Event], reopened: set[int]) -> set[int]:
 
     Such a request was sent, and not answered: the agent waits for the calls again.
     """
-    last: dict[int, int] = {}  # by agent, the position of its last response
-    responses: dict[int, int] = {}
+    last: dict[int, tuple[int, int]] = {}  # by agent, the position and step of its last response
     for position, event in enumerate(events, 1):
         if isinstance(event, ResponseCompleted):
-            last[event.node] = position
-            responses[event.node] = responses.get(event.node, 0) + 1
+            last[event.node] = position, event.step
     again: dict[int, set[str]] = {}  # by agent, the keys of the calls of its last response
     for event in events:
         if not isinstance(event, CallRequested) or event.node not in reopened:
             continue
-        if event.parent in last and not is_past(event.key, responses[event.parent]):
+        if event.parent in last and not is_past(event.key, last[event.parent][1]):
             again.setdefault(event.parent, set()).add(event.key)
     return {
         position
         for position, event in enumerate(events, 1)
         if event.node in again
-        and position > last[event.node]
+        and position > last[event.node][0]
         and (
             isinstance(event, RequestSent)
             or (isinstance(event, HookDecided) and f"/{event.key}" in again[event.node])

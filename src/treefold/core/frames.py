@@ -1,21 +1,21 @@
 """``Frame``: one line of an agent traceback, or of a debugger's stack, for each call."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from decimal import Decimal
 from typing import Any, Final, Literal
 
+from msgspec import field
+
 from treefold.core.address import address
-from treefold.core.json_form import LIMIT, NODE, json_form
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.fact import Fact
+from treefold.core.json_form import LIMIT, json_form
 from treefold.core.truncation import truncated_repr
-from treefold.core.usage import TokenUsage
+from treefold.core.usage import NO_USAGE, TokenUsage
 
 INTERRUPTED: Final = "interrupted"  # the state of an open call whose process has ended
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Frame:
+class Frame(Fact, frozen=True, kw_only=True):
     """One call on the path from a top-level call to the call of interest.
 
     Example:
@@ -26,14 +26,14 @@ class Frame:
 
     function: str
     kind: Literal["agent", "code"]
-    node_id: int = field(metadata=NODE)
+    node_id: int = field(name="node")
     path: str
     state: str = ""
     arguments: str = ""
     model: str | None = None
     responses: int = 0  # number of responses from its model
     parts: int = 0  # length of its transcript
-    usage: TokenUsage = field(default_factory=TokenUsage)  # including all calls below it
+    usage: TokenUsage = NO_USAGE  # including all calls below it
     cost: Decimal | None = None
 
     def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:

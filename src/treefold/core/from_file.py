@@ -1,11 +1,10 @@
 """``FromFile``: an argument or prompt that is read from a file."""
 
 import os
+from dataclasses import dataclass
 
-from treefold.core.lazy_dataclass import lazy_dataclass
 
-
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class FromFile:
     """An argument or prompt that is read from a file when the call runs.
 

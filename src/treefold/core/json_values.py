@@ -5,10 +5,10 @@ The value cannot be restored from it; ``core.value_codec`` has a form that can b
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from treefold.core.jsonable import Unserializable, as_json
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.truncation import truncated_repr
 
 _MAX_DEPTH: Final = 60  # of nested containers
@@ -41,7 +41,7 @@ def encodable(text: str) -> str:
     return text
 
 
-@lazy_dataclass()
+@dataclass(slots=True)
 class _Encoder:
     left: float  # characters that still fit
 

@@ -3,17 +3,18 @@
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, cast
 
-from treefold.core.lazy_dataclass import lazy_dataclass
+import msgspec
+
+from treefold.core.fact import Fact
 from treefold.core.truncation import truncated_repr
 
 _REPR: Final = 500  # characters
 
 
-@lazy_dataclass(frozen=True)
-class Unserializable:
+class Unserializable(Fact, frozen=True):
     """Stands for a value that has no JSON form: the name of its type, and its repr.
 
     Example:
@@ -33,7 +34,7 @@ def jsonable(value: Any, **how: Any) -> Any:
     """Return *value* as JSON data made by pydantic; sets have the same order in every process."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - slow
 
-    plain = to_jsonable_python(value, **how)
+    plain = to_jsonable_python(value, fallback=_plain_struct, **how)
     if type(plain) in {list, dict}:
         # Foreign code may raise anything, and so do sets whose items are not hashable as JSON data.
         with suppress(Exception):
@@ -46,7 +47,14 @@ def _dumper() -> Any:
     from pydantic_core import SchemaSerializer, core_schema  # noqa: PLC0415 - slow
 
     # In Python mode, sets stay sets.
-    return SchemaSerializer(core_schema.any_schema()).to_python
+    return partial(SchemaSerializer(core_schema.any_schema()).to_python, fallback=_plain_struct)
+
+
+def _plain_struct(value: Any) -> Any:
+    """Return a struct as a dict; pydantic does not know structs."""
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def _in_order(value: Any, plain: Any) -> Any:

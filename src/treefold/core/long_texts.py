@@ -7,11 +7,11 @@ stored as pieces, some of which refer to the long text.
 
 from collections.abc import Callable, Iterator
 from json.encoder import encode_basestring, encode_basestring_ascii
-from typing import Final
+from typing import Final, NamedTuple
 
 LONG: Final = 256  # characters; a reference to a shorter text saves nothing
 _REMEMBERED: Final = 4
-_CACHED: Final = 100_000  # characters; the forms of longer texts are computed each time
+_BEGINNING: Final = 200  # characters
 
 # The forms, by their numbers: as it is, escaped once and twice, each with and without non-ASCII.
 _FORMS: Final[tuple[Callable[[str], str], ...]] = (
@@ -48,7 +48,7 @@ class LongTexts:
         for known in self._latest:
             if len(known.text) >= len(text):
                 continue
-            for form_number, needle in known.forms():
+            for form_number, needle in known.forms_in(text):
                 if len(parts := text.split(needle)) > 1:
                     return list(self._joined(parts, (known.hash, known.text, form_number)))
         return None
@@ -61,37 +61,21 @@ class LongTexts:
             yield from more or ([part] if part else [])
 
 
-class _LongText:
-    """A remembered text, and the forms in which other texts may contain it."""
+class _LongText(NamedTuple):
+    """A remembered text."""
 
-    __slots__ = ("_as_json", "hash", "text")
+    hash: str
+    text: str
 
-    def __init__(self, hash: str, text: str) -> None:
-        self.hash = hash
-        self.text = text
-        self._as_json: list[tuple[int, str]] | None = None
-
-    def forms(self) -> Iterator[tuple[int, str]]:
-        """Yield number and text of each distinct form."""
+    def forms_in(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield number and text of each distinct form that *text* may contain."""
         yield 0, self.text
-        # Most texts occur as they are, so the other forms are computed only when needed.
-        if (forms := self._as_json) is None:
-            forms = list(_json_forms(self.text))
-            if len(self.text) <= _CACHED:
-                self._as_json = forms
-        yield from forms
-
-
-def _json_forms(text: str) -> Iterator[tuple[int, str]]:
-    seen = {text}
-    for form_number, write in enumerate(_FORMS[1:], 1):
-        form = write(text)
-        if form not in seen:
-            seen.add(form)
-            yield form_number, form
-        elif form_number == 1 and text.isascii():
-            # JSON escapes nothing in it, so there are no other forms.
-            return
+        seen, beginning = {self.text}, self.text[:_BEGINNING]
+        for form_number, write in enumerate(_FORMS[1:], 1):
+            # Writing a form takes much longer than looking for its beginning.
+            if write(beginning) in text and (form := write(self.text)) not in seen:
+                seen.add(form)
+                yield form_number, form
 
 
 def in_form(text: str, form_number: int) -> str:

@@ -6,14 +6,13 @@ knows neither who consumes the events nor how the calls that a model requests ar
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.exchange import Exchange
 from treefold.core.function import Function
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.model_events import ModelEvent
 from treefold.core.parameter import JsonSchema
 from treefold.core.provider import Provider
@@ -35,7 +34,7 @@ class Caching(StrEnum):
     HOUR = "1h"
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class ModelSettings:
     """Settings for the responses of a model; the model's profile decides where a field is None.
 
@@ -175,6 +174,18 @@ class Model(ABC):
     def calls_functions(self) -> bool:
         """Whether it can call functions, as far as known before the first request."""
         return True
+
+    @property
+    def context_window(self) -> int | None:
+        """The most tokens that a request and its answer have together; None if it is unknown."""
+        return None
+
+    def longest_answer(self, settings: ModelSettings) -> int | None:
+        """Return the most tokens that an answer has, thinking included; None if it is unknown.
+
+        Budgets rely on it: so much is reserved while a request is under way.
+        """
+        return settings.max_tokens
 
     def check(self, functions: Sequence[Function]) -> None:  # noqa: B027 - most take any
         """Raise DefinitionError if the provider does not accept *functions*."""

@@ -4,16 +4,16 @@ Deltas are for display. ``ResponseEnded`` holds the result; a failed attempt inv
 since the request.
 """
 
-from dataclasses import field
+from typing import Annotated
 
-from treefold.core.events import Failure, fact
+from treefold.core.events import Failure
 from treefold.core.exchange import Exchange
+from treefold.core.fact import UNCOMPARED, Fact
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import TokenUsage
 
 
-@fact
-class ResponseStarted:
+class ResponseStarted(Fact, frozen=True):
     """The server has accepted the request, and a response follows.
 
     Example:
@@ -23,8 +23,7 @@ class ResponseStarted:
     """
 
 
-@fact
-class TextDelta:
+class TextDelta(Fact, frozen=True):
     """A fragment of the model's text.
 
     Example:
@@ -36,8 +35,7 @@ class TextDelta:
     text: str
 
 
-@fact
-class ThinkingDelta:
+class ThinkingDelta(Fact, frozen=True):
     """A fragment of the model's thinking.
 
     Example:
@@ -49,8 +47,7 @@ class ThinkingDelta:
     text: str
 
 
-@fact
-class TextWasThinking:
+class TextWasThinking(Fact, frozen=True):
     """All text since the request was thinking, whose opening tag the model left out.
 
     Example:
@@ -60,8 +57,7 @@ class TextWasThinking:
     """
 
 
-@fact
-class ToolUseDelta:
+class ToolUseDelta(Fact, frozen=True):
     """A fragment of a call that the model requests; *id* and *name* as far as received.
 
     Example:
@@ -76,8 +72,7 @@ class ToolUseDelta:
     arguments: str  # the next fragment of the JSON text
 
 
-@fact
-class PartCompleted:
+class PartCompleted(Fact, frozen=True):
     """One part of the response is complete.
 
     Example:
@@ -90,8 +85,7 @@ class PartCompleted:
     part: TranscriptPart
 
 
-@fact
-class Noticed:
+class Noticed(Fact, frozen=True):
     """A notice for the user; the request continues.
 
     Example:
@@ -103,8 +97,7 @@ class Noticed:
     text: str
 
 
-@fact
-class AttemptFailed:
+class AttemptFailed(Fact, frozen=True):
     """The request failed and is retried after *wait* seconds.
 
     Example:
@@ -119,11 +112,10 @@ class AttemptFailed:
     failure: Failure
     wait: float
     usage: TokenUsage  # that the provider reported for the attempt
-    inner: BaseException | None = field(default=None, compare=False, repr=False)  # the SDK's
+    inner: Annotated[BaseException | None, UNCOMPARED] = None  # the SDK's
 
 
-@fact
-class ResponseEnded:
+class ResponseEnded(Fact, frozen=True):
     """The response is complete and part of the history.
 
     Example:

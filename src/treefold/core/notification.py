@@ -2,13 +2,12 @@
 
 from typing import Any
 
+from treefold.core.fact import Fact
 from treefold.core.json_form import LIMIT, json_form
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.question import Question
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Notification:
+class Notification(Fact, frozen=True, kw_only=True):
     """A question that waits for a person, where it was asked, and how to answer it.
 
     Its texts are redacted as in the journal.

@@ -4,10 +4,10 @@ import inspect
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.signature import underlying
 
 _PACKAGE: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -19,7 +19,7 @@ _INTERACTIVE: Final = (
 )
 
 
-@lazy_dataclass(frozen=True, eq=False)
+@dataclass(slots=True, frozen=True, eq=False)
 class Origin:
     """The location of a definition in one execution of a module or of interactive input.
 

@@ -2,18 +2,18 @@
 
 import inspect
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from treefold.core.errors import DefinitionError
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.fact import Fact
 
 MISSING: Final = inspect.Parameter.empty
 
 JsonSchema = dict[str, Any]
 
 
-@lazy_dataclass(frozen=True)
-class Parameter:
+class Parameter(Fact, frozen=True):
     """One named parameter; without a default it is required."""
 
     name: str
@@ -28,7 +28,7 @@ class Parameter:
         return self.default is MISSING
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class FunctionArg:
     """One argument of a function whose arguments are listed by hand.
 

@@ -1,14 +1,18 @@
 """Questions, which wait for a person, and their answers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from enum import StrEnum
-from typing import Any, Final, cast
+from hashlib import blake2b
+from typing import Annotated, Any, Final, cast
 
+from msgspec import field
+
+from treefold.core.answer_form import checked_value
 from treefold.core.budget import amounts_in, as_text
 from treefold.core.errors import InvalidValueError
-from treefold.core.json_form import HIDDEN, LIMIT, NODE, json_form
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.fact import HIDDEN, UNCOMPARED, VERBATIM, Fact, replace
+from treefold.core.json_form import LIMIT, json_form
+from treefold.core.plain import to_plain
 
 RESUME: Final = "resume"
 CANCEL: Final = "cancel"
@@ -41,16 +45,14 @@ class QuestionKind(StrEnum):
     Sleep = "sleep"  # a call sleeps: no person is asked, and time answers
 
 
-@lazy_dataclass(frozen=True)
-class Escalation:
+class Escalation(Fact, frozen=True):
     """Who is asked instead, if a question has no answer at this time."""
 
     at: float  # in seconds since the epoch
     to: str
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(Fact, frozen=True, kw_only=True):
     """A question for a person, for which a call waits; see ``runtime.answer(question.id, ...)``.
 
     Attributes:
@@ -80,7 +82,7 @@ class Question:
     """
 
     id: str
-    node_id: int = field(metadata=NODE)
+    node_id: int = field(name="node")
     kind: QuestionKind
     text: str
     choices: tuple[str, ...] = ()
@@ -89,9 +91,9 @@ class Question:
     expires: float | None = None
     to: str = ""
     escalations: tuple[Escalation, ...] = ()
-    key: str = field(default="", compare=False, repr=False, metadata=HIDDEN)
-    notified: bool = field(default=False, compare=False, repr=False, metadata=HIDDEN)
-    deadline: float | None = field(default=None, compare=False, repr=False, metadata=HIDDEN)
+    key: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""
+    notified: Annotated[bool, HIDDEN, UNCOMPARED] = False
+    deadline: Annotated[float | None, HIDDEN, UNCOMPARED] = None
 
     @property
     def changes_at(self) -> float | None:
@@ -126,8 +128,7 @@ class Question:
 
     def has_key(self, kind: QuestionKind, key: str) -> bool:
         """Whether this is the question with this *kind* and *key*."""
-        # In journals of version 1, the key does not identify one of several failed tool calls.
-        return self.kind is kind and self.key in {key, key.partition(":")[0]}
+        return self.kind is kind and self.key == key
 
     def checked(self, text: Any, args: Mapping[str, Any] | None = None) -> "Answer":
         """Return *text* and *args* as an Answer to this question.
@@ -163,9 +164,6 @@ class Question:
 
     def _filled(self, form: Mapping[str, Any], value: Any) -> str:
         """Return a value that fits *form*, as JSON text."""
-        from treefold.core.answer_form import checked_value  # noqa: PLC0415 - few have a form
-        from treefold.core.plain import to_plain  # noqa: PLC0415
-
         plain = value if isinstance(value, str) else to_plain(value, "the answer")
         return checked_value(form, plain, "that does not answer the question")
 
@@ -198,8 +196,7 @@ class Question:
         return InvalidValueError(f"{text!r} does not answer the question: {choices}{more}")
 
 
-@lazy_dataclass(frozen=True)
-class Answer:
+class Answer(Fact, frozen=True):
     """The answer to a question."""
 
     text: str
@@ -223,8 +220,6 @@ class QuestionKey(StrEnum):
 
 def key_of(text: str) -> str:
     """Return the key of a question that a function or a hook asks with this *text*."""
-    from hashlib import blake2b  # noqa: PLC0415 - loads OpenSSL, and most programs ask nothing
-
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

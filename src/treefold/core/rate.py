@@ -1,14 +1,14 @@
 """``Rate``: how many requests and tokens may be sent in a minute."""
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
-from treefold.core.lazy_dataclass import lazy_dataclass
 
 _BURST: Final = 0.1  # minutes: what was not used for so long may be used at once
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class Rate:
     """How much may be sent to a model in a minute; None means no limit.
 

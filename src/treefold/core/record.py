@@ -50,7 +50,6 @@ from treefold.core.events import (
     TreeResumed,
     ValueSent,
 )
-from treefold.core.exchange import Exchange
 from treefold.core.frames import Frame, short_arguments
 from treefold.core.guards import Guards
 from treefold.core.model_events import TextWasThinking
@@ -93,12 +92,13 @@ class ConversationRecord:
         "cost",
         "decisions",
         "edit",
-        "exchanges",
         "model",
         "response",
-        "said",
+        "responses",
+        "since",
         "system",
         "transcript",
+        "unanswered",
         "usage",
     )
 
@@ -107,14 +107,20 @@ class ConversationRecord:
         self.caching: str | None = None
         self.system = ""
         self.transcript: list[TranscriptPart] = []  # of all completed exchanges
-        self.said: tuple[TranscriptPart, ...] = ()  # sent to the model, without a response yet
+        self.unanswered: tuple[TranscriptPart, ...] = ()  # sent to the model, without a response
         self.arriving: ArrivingResponse | None = None  # the response that is not complete yet
-        self.exchanges: list[Exchange] = []
+        self.responses: list[ResponseCompleted] = []  # what was said
+        self.since = 1  # the number of the first of them that is sent (``core.window``)
         self.response: ResponseCompleted | None = None  # the last, until the next request is sent
         self.edit: AgentEdited | None = None
         self.decisions: dict[tuple[str, str], str] = {}  # of hooks, by name and key
         self.usage = NO_USAGE
         self.cost: Decimal | None = NO_COST
+
+    @property
+    def step(self) -> int:
+        """The number of the last response; 0 if there is none."""
+        return self.responses[-1].step if self.responses else 0
 
 
 # The conversation of every call that has none. It is replaced before the first change.
@@ -253,8 +259,8 @@ class CallRecord:
             state=self.state.value,
             arguments=short_arguments(self.inputs),
             model=talk.model,
-            responses=len(talk.exchanges),
-            parts=len(talk.transcript) + len(talk.said),
+            responses=talk.step,
+            parts=len(talk.transcript) + len(talk.unanswered),
             usage=NO_USAGE if spending is None else spending.usage,
             cost=NO_COST if spending is None else spending.cost,
         )
@@ -441,7 +447,7 @@ class CallRecord:
     def _open(self, event: ConversationOpened) -> None:
         conversation = self._conversing()
         conversation.model, conversation.system = event.model, event.system
-        conversation.caching = event.caching
+        conversation.caching, conversation.since = event.caching, event.since
         if not event.goes_on:
             conversation.transcript = list(event.transcript)
 
@@ -461,8 +467,7 @@ class CallRecord:
 
     def _await_lease(self, event: LeaseAwaited) -> None:
         self.status = "waits until fewer requests are under way"
-        if event.at is not None:
-            open_phase(self._phases(), PhaseKind.Queued, event.at)
+        open_phase(self._phases(), PhaseKind.Queued, event.at)
 
     def _await_rate(self, event: RateAwaited) -> None:
         self.status = "waits until its request fits into the rate"
@@ -477,7 +482,7 @@ class CallRecord:
     def _request(self, event: RequestSent) -> None:
         conversation = self._conversing()
         conversation.arriving = None
-        conversation.said = event.inputs
+        conversation.unanswered = event.inputs
         conversation.response = None
         self.status = "waits for the model"
         open_phase(self._phases(), PhaseKind.Model, event.at)
@@ -516,8 +521,8 @@ class CallRecord:
         conversation = self._conversing()
         conversation.arriving = None
         conversation.transcript += event.parts
-        conversation.said = ()
-        conversation.exchanges.append(event.exchange)
+        conversation.unanswered = ()
+        conversation.responses.append(event)
         conversation.response = event
         self.status = RUNS
         close_phase(self._phases(), event.at)

@@ -14,7 +14,6 @@ from treefold.core.events import Failure
 from treefold.core.jsonable import Unserializable
 from treefold.core.plain import from_plain
 
-_PACKAGE: Final = __name__.partition(".")[0]
 _BUILTINS: Final = {tuple, set, frozenset}  # restored as they were, whatever the annotation is
 
 
@@ -42,12 +41,7 @@ def _module_of(failure: Failure) -> ModuleType | None:
     if failure.module == PUBLIC_MODULE:
         # It has no dependencies of its own, and finds the module that the class is defined in.
         return import_module(PUBLIC_MODULE)
-    if module := sys.modules.get(failure.module):
-        return module
-    # Some journals are older than the name of this package. A module of a package that is not
-    # loaded is therefore looked up under the same path in this package.
-    package, _, path = failure.module.partition(".")
-    return None if package in sys.modules else sys.modules.get(f"{_PACKAGE}.{path}")
+    return sys.modules.get(failure.module)
 
 
 def _created(kind: type[Exception], failure: Failure) -> Exception:

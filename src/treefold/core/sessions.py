@@ -5,15 +5,15 @@ entry, whatever came before; a fork is a second name for the same end.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from treefold.core.exchange import Exchange
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.transcript import ToolResult
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class SessionInfo:
     """Chat: one row of the list of saved chats.
 
@@ -44,7 +44,7 @@ class SessionInfo:
     updated_at: datetime
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class SavedSession:
     """Chat: the conversation of a client, as it was saved.
 

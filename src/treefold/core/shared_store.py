@@ -8,21 +8,19 @@ entries of a drive are refused if another worker has adopted it. It also knows w
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
 from decimal import Decimal
 from typing import Protocol, TypeGuard
 from uuid import UUID
 
 from treefold.core.errors import FencedError
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.fact import Fact
 from treefold.core.question import Question
 from treefold.core.rate import Rate
 from treefold.core.store import Entry, Message, Store
 from treefold.core.work_engine import Ticket
 
 
-@lazy_dataclass(frozen=True)
-class Ownership:
+class Ownership(Fact, frozen=True):
     """The right to write one drive, until another worker adopts it.
 
     Attributes:
@@ -43,8 +41,7 @@ class Ownership:
     written: int = 0
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Batch:
+class Batch(Fact, frozen=True, kw_only=True):
     """Entries of one drive, in order, which are written together or refused together.
 
     Attributes:
@@ -70,8 +67,7 @@ class Batch:
     tickets: Sequence[Ticket] = ()
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class WorkerInfo:
+class WorkerInfo(Fact, frozen=True, kw_only=True):
     """What a worker tells about itself when it joins.
 
     Attributes:
@@ -91,8 +87,7 @@ class WorkerInfo:
     queues: Collection[str] = ()
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Load:
+class Load(Fact, frozen=True, kw_only=True):
     """What a worker does just now, for people and autoscalers.
 
     Example:
@@ -107,8 +102,7 @@ class Load:
     draining: bool = False
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Orders:
+class Orders(Fact, frozen=True, kw_only=True):
     """What a worker learns from a heartbeat.
 
     Attributes:
@@ -127,8 +121,7 @@ class Orders:
     drain: bool = False
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class WorkerRow:
+class WorkerRow(Fact, frozen=True, kw_only=True):
     """One worker that has joined, as others see it.
 
     Attributes:
@@ -144,14 +137,13 @@ class WorkerRow:
 
     id: int
     info: WorkerInfo
-    load: Load = field(default_factory=Load)
+    load: Load = Load()
     seen: float = 0.0
     alive: bool = True
     drives: int = 0
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Owed:
+class Owed(Fact, frozen=True, kw_only=True):
     """How much work waits for a worker.
 
     Attributes:
@@ -168,15 +160,16 @@ class Owed:
     oldest: float = 0.0
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class StoredAccount:
+class StoredAccount(Fact, frozen=True, kw_only=True):
     """A budget of which several workers spend, for one request.
 
     Attributes:
         name: identifies it among all accounts of the store.
         tree: the tree that it ends with; 0 if it outlives all trees.
         most_calls: how many requests it allows; None for any number, as for the next two.
-        calls: how many were made before it was first used, as for the next two.
+        history: a tree of which a part was paid from this budget before it was kept here; 0 if
+            there is none.
+        calls: how many requests were made in that part, as for the next two. They count once.
 
     Example:
         >>> from treefold.stores import StoredAccount
@@ -189,17 +182,17 @@ class StoredAccount:
     most_calls: int | None = None
     most_tokens: int | None = None
     most_usd: Decimal | None = None
+    history: int = 0
     calls: int = 0
     tokens: int = 0
     usd: Decimal = Decimal(0)
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """What a request may take, its answer included, and what it takes without an answer.
+class Estimate(Fact, frozen=True, kw_only=True):
+    """The most that a request takes, its answer included, and what it takes without an answer.
 
     Attributes:
-        tokens: what is reserved for it.
+        tokens: the most that it takes.
         usd: the same in US dollars, 0 if no budget is in dollars.
         least_tokens: what it takes at least; it is sent only if that fits.
         least_usd: the same in US dollars.
@@ -216,8 +209,7 @@ class Estimate:
     least_usd: Decimal = Decimal(0)
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Overdrawn:
+class Overdrawn(Fact, frozen=True, kw_only=True):
     """The account that a request does not fit into, and what is spent and reserved there.
 
     Attributes:
@@ -462,9 +454,10 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
     ) -> Overdrawn | None:
         """Reserve a request in each account, or in none.
 
-        It fits if the whole *estimate* is left beside what is reserved, or if no other request is
-        under way and the least of it is left. What the owner of a drive has reserved when it dies
-        counts as spent. Reserving the same *id* twice does no harm.
+        It fits if the whole *estimate* is left beside what is reserved. One request at a time in
+        each account is excused: it fits if the least of it is left, and only that is reserved. What
+        the owner of a drive has reserved when it dies counts as spent. Reserving the same *id*
+        twice does no harm.
 
         Returns:
             None, or the first account that it does not fit into.

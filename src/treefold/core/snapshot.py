@@ -56,7 +56,7 @@ def _view_of(record: CallRecord) -> NodeView:
         tool_use_id=requested.tool_use_id,
         model=talk.model,
         system=talk.system,
-        transcript=(*talk.transcript, *talk.said),
+        transcript=(*talk.transcript, *talk.unanswered),
         partial="" if arriving is None else "".join(arriving.texts),
         partial_output=None if arriving is None else arriving.output,
         usage=talk.usage,

@@ -9,14 +9,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import field
-from typing import Final, Protocol, TypeVar, dataclass_transform
+from typing import Final, Protocol
 
-from treefold.core.lazy_dataclass import lazy_dataclass
+from msgspec import field
+
+from treefold.core.fact import Fact
 from treefold.core.question import Question
 from treefold.core.states import NodeState
-
-T = TypeVar("T")
 
 may_block: Final[ContextVar[bool]] = ContextVar("may_block", default=True)
 
@@ -37,14 +36,7 @@ class nonblocking:  # noqa: N801 - it is used as a function
         may_block.reset(self._token)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def _row(cls: type[T]) -> type[T]:
-    """Make a dataclass that only the type checker treats as frozen, as ``events.fact`` does."""
-    return lazy_dataclass(kw_only=True)(cls)
-
-
-@_row
-class Call:
+class Call(Fact, frozen=True, kw_only=True):
     """How a node was called; part of its first entry.
 
     Attributes:
@@ -70,8 +62,7 @@ class Call:
     inherited: int = 0
 
 
-@_row
-class Entry:
+class Entry(Fact, frozen=True, kw_only=True):
     """One event, as a store keeps it.
 
     Attributes:
@@ -132,8 +123,7 @@ def _bytes(*texts: str) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class TreeRow:
+class TreeRow(Fact, frozen=True, kw_only=True):
     """One row of the list of trees.
 
     Attributes:
@@ -177,8 +167,7 @@ class TreeRow:
     asleep_until: float | None = None
 
 
-@lazy_dataclass(frozen=True)
-class Message:
+class Message(Fact, frozen=True):
     """A command that another process posted for the owner of the store.
 
     Example:
@@ -281,6 +270,10 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
 
     def find_key(self, key: str) -> int | None:
         """Return the tree whose top-level call has this key."""
+        ...
+
+    def forks(self, tree: int) -> list[int]:
+        """Return the trees that were forked from *tree*, oldest first."""
         ...
 
     def length(self, node: int) -> int:

@@ -1,6 +1,7 @@
 """Suggests a known name for a misspelt one."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 def did_you_mean(name: object, known: Iterable[str], *, then: str = "", ending: str = "") -> str:
@@ -12,8 +13,6 @@ def did_you_mean(name: object, known: Iterable[str], *, then: str = "", ending: 
         >>> did_you_mean("sotre", ["store", "json"])
         "did you mean 'store'?"
     """
-    from difflib import get_close_matches  # noqa: PLC0415 - only a misspelt name needs it
-
     near = get_close_matches(str(name), list(known), n=1)
     meant = f"{near[0]}:{ending}" if near and ending else "".join(near)
     return f"did you mean {meant!r}?{then}" if meant else ""

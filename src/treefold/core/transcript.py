@@ -5,26 +5,14 @@ are sent back to the provider.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from treefold.core.lazy_dataclass import lazy_dataclass
+from msgspec import field
 
-
-@lazy_dataclass(frozen=True)
-class TranscriptPart:
-    """One part of a conversation.
-
-    Example:
-        >>> from treefold import ModelText, TranscriptPart, UserText
-        >>> parts: list[TranscriptPart] = [UserText("2 + 2?"), ModelText("4")]
-        >>> [type(part).__name__ for part in parts]
-        ['UserText', 'ModelText']
-    """
+from treefold.core.fact import UNCOMPARED, Fact
 
 
-@lazy_dataclass(frozen=True)
-class UserText(TranscriptPart):
+class UserText(Fact, frozen=True, tag=True):
     """Text of a person or a prompt.
 
     Example:
@@ -36,8 +24,7 @@ class UserText(TranscriptPart):
     text: str
 
 
-@lazy_dataclass(frozen=True)
-class ModelText(TranscriptPart):
+class ModelText(Fact, frozen=True, tag=True):
     """Text of the model.
 
     Example:
@@ -52,8 +39,7 @@ class ModelText(TranscriptPart):
 ThinkingSignature: TypeAlias = str  # by which a provider verifies that thinking is its own
 
 
-@lazy_dataclass(frozen=True)
-class ThinkingPart(TranscriptPart):
+class ThinkingPart(Fact, frozen=True, tag=True):
     """Thinking of the model. Redacted thinking has no text: only its provider can read it.
 
     Example:
@@ -67,8 +53,7 @@ class ThinkingPart(TranscriptPart):
     redacted: bool = False
 
 
-@lazy_dataclass(frozen=True)
-class ToolUse(TranscriptPart):
+class ToolUse(Fact, frozen=True, tag=True):
     """A call that the model asks for.
 
     Attributes:
@@ -88,7 +73,7 @@ class ToolUse(TranscriptPart):
     name: str
     args: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fault: str | None = None
-    written: str | None = field(default=None, compare=False)
+    written: Annotated[str | None, UNCOMPARED] = None
 
     @classmethod
     def unreadable(cls, id: str, name: str, written: str) -> "ToolUse":
@@ -96,8 +81,7 @@ class ToolUse(TranscriptPart):
         return cls(id, name, {}, f"the arguments are not a JSON object: {written}", written)
 
 
-@lazy_dataclass(frozen=True)
-class ToolResult(TranscriptPart):
+class ToolResult(Fact, frozen=True, tag=True):
     """The result of a call, as the model reads it.
 
     Example:
@@ -109,3 +93,7 @@ class ToolResult(TranscriptPart):
     tool_use_id: str
     content: str
     is_error: bool = False
+
+
+# One part of a conversation: ``parts: list[TranscriptPart]``.
+TranscriptPart: TypeAlias = UserText | ModelText | ThinkingPart | ToolUse | ToolResult

@@ -3,12 +3,11 @@
 from decimal import Decimal
 from typing import Any, ClassVar, Final
 
+from treefold.core.fact import Fact
 from treefold.core.json_form import json_form
-from treefold.core.lazy_dataclass import lazy_dataclass
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class TokenUsage:
+class TokenUsage(Fact, frozen=True, kw_only=True):
     """Tokens by how they are billed; no token is counted twice, and usages can be added.
 
     Attributes:

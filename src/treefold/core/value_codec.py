@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
+from math import isfinite
 from typing import Any, Final, cast
 
 from treefold.core.from_file import FromFile
@@ -24,11 +25,11 @@ from treefold.core.long_texts import LONG, LongTexts, Piece, in_form
 from treefold.core.truncation import truncated_repr
 
 _TAG: Final = "$"  # the key of a JSON object that encodes a value of another type
-_LARGE: Final = 10**1000  # Python limits the digits of decimals that it reads and writes
+_LARGE: Final = 2**63  # larger integers are written in hexadecimal, which has no limit of digits
 _REPR: Final = 500  # characters
 _CONTAINERS: Final = {list, tuple, set, frozenset}
 _STRINGS: Final = frozenset({str})
-_QUOTED_TAG: Final = f'"{_TAG}"'
+QUOTED_TAG: Final = f'"{_TAG}"'
 _DECODER: Final = json.JSONDecoder()
 # By the style of the JSON: 1 for escaped characters, plus 2 for spaces.
 _ENCODERS: Final = [
@@ -52,6 +53,7 @@ _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
     "bytearray": lambda text: bytearray(base64.b64decode(text)),
     "file": FromFile,
     "int": lambda digits: int(digits, 16),
+    "float": float,
 }
 
 
@@ -99,6 +101,8 @@ class ValueEncoder:
             return value if len(value) < self.unchanged_below else self._text(value)
         if kind is int and not -_LARGE < value < _LARGE:
             return {_TAG: "int", "v": hex(value)}
+        if kind is float and not isfinite(value):
+            return {_TAG: "float", "v": repr(value)}
         if kind is int or kind is float:
             return value if self._redact is None else self._redacted_value(value)
         if value is None or kind is bool:
@@ -289,7 +293,7 @@ class ValueDecoder:
         Raises:
             ValueError: it is not JSON, or contains a value of an unknown kind.
         """
-        plain = _QUOTED_TAG not in text
+        plain = QUOTED_TAG not in text
         if plain and self._from_json is not None:
             try:
                 return self._from_json(text)

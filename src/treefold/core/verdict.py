@@ -7,14 +7,13 @@ from typing import Any
 
 from treefold.core.agent_errors import DeniedError
 from treefold.core.errors import InvalidArgumentsError
+from treefold.core.fact import Fact
 from treefold.core.frames import short_arguments
 from treefold.core.function import Function, RunContext
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.question import ALLOW, DENY, QuestionKind
 
 
-@lazy_dataclass(frozen=True)
-class Verdict:
+class Verdict(Fact, frozen=True):
     """A gate that denies the call, or asks a person to approve it."""
 
     name: str

@@ -1,15 +1,16 @@
 """``NodeView``: an immutable snapshot of a call, made from events by ``core.snapshot``."""
 
 from collections.abc import Mapping
-from dataclasses import field, fields
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import field
 
 from treefold.core.display import Displayed
 from treefold.core.events import Failure
-from treefold.core.json_form import FUNCTION, HIDDEN, LIMIT, json_form
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.fact import HIDDEN, Fact, fields_of
+from treefold.core.json_form import LIMIT, json_form
 from treefold.core.phases import Phase
 from treefold.core.question import Question
 from treefold.core.states import NodeState
@@ -17,8 +18,7 @@ from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class NodeView(Displayed):
+class NodeView(Displayed, Fact, frozen=True, kw_only=True):
     """An immutable snapshot of one call and all calls below it.
 
     Attributes:
@@ -61,7 +61,7 @@ class NodeView(Displayed):
 
     id: int
     path: str
-    fn: str = field(metadata=FUNCTION)
+    fn: str = field(name="function")
     inputs: Mapping[str, Any]
     outputs: Any
     exception: Failure | None
@@ -89,7 +89,7 @@ class NodeView(Displayed):
     started_at: datetime | None
     ended_at: datetime | None
     update_seqnum: int
-    phases: tuple[Phase, ...] = field(default=(), metadata=HIDDEN)
+    phases: Annotated[tuple[Phase, ...], HIDDEN] = ()
     interrupted_at: datetime | None = None
 
     def __repr__(self) -> str:
@@ -99,7 +99,7 @@ class NodeView(Displayed):
             f"{one.name}=({below})"
             if one.name == "children"
             else f"{one.name}={getattr(self, one.name)!r}"
-            for one in fields(self)
+            for one in fields_of(type(self))
         ]
         return f"NodeView({', '.join(shown)})"
 

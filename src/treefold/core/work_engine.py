@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Collection
 from enum import Enum
 from typing import Protocol
 
+from treefold.core.fact import Fact
 from treefold.core.function import DEFAULT_QUEUE
-from treefold.core.lazy_dataclass import lazy_dataclass
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Ticket:
+class Ticket(Fact, frozen=True, kw_only=True):
     """Says that some worker should run a drive.
 
     Attributes:
@@ -47,8 +46,7 @@ class Taken(Enum):
     Later = "later"  # this worker cannot run it: deliver it again, later
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
-class Depth:
+class Depth(Fact, frozen=True, kw_only=True):
     """How much work an engine has, about: the figures may be some seconds old.
 
     Attributes:

@@ -35,7 +35,7 @@ from treefold.core.errors import EngineError
 from treefold.core.shared_store import Ticket
 from treefold.core.work_engine import Depth, Stop, Take
 from treefold.engines.activity_worker import ACTIVITY, FOREVER, ActivityWorker
-from treefold.engines.timing import Delays, Timing
+from treefold.engines.timing import Delays, DeliveryTiming
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class ActivityEngine:
         *,
         prefix: str,
         journal: str,
-        timing: Timing,
+        timing: DeliveryTiming,
         delays: Delays,
     ) -> None:
         self._connection = connection

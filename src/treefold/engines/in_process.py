@@ -3,10 +3,11 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
+from treefold.core.fact import replace
 from treefold.core.shared_store import Ticket
 from treefold.core.work_engine import Depth, Stop, Take, Taken
 from treefold.engines.take_loop import TakeLoop

@@ -9,14 +9,14 @@ from treefold.engines.job_database import JobDatabase
 from treefold.engines.job_source import JobSource
 from treefold.engines.job_table import JobTable
 from treefold.engines.take_loop import TakeLoop
-from treefold.engines.timing import Delays, Timing
+from treefold.engines.timing import Delays, DeliveryTiming
 
 
 class JobEngine:
     """Implements the contract of an engine on the tables of procrastinate."""
 
     def __init__(
-        self, url: str, *, schema: str, journal: str, timing: Timing, delays: Delays
+        self, url: str, *, schema: str, journal: str, timing: DeliveryTiming, delays: Delays
     ) -> None:
         self._database = JobDatabase(url, schema=schema, patience=timing.patience)
         self._table = JobTable(self._database, journal)

@@ -13,7 +13,7 @@ from treefold.core.errors import EngineError
 from treefold.core.work_engine import Taken
 from treefold.engines.job_table import JobTable, WorkerGoneError, id_of, node_of
 from treefold.engines.take_loop import is_cancelled
-from treefold.engines.timing import Delays, Timing
+from treefold.engines.timing import Delays, DeliveryTiming
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class JobSource:
     """
 
     def __init__(
-        self, table: JobTable, *, queues: Collection[str], timing: Timing, delays: Delays
+        self, table: JobTable, *, queues: Collection[str], timing: DeliveryTiming, delays: Delays
     ) -> None:
         self._table = table
         self._names = [table.queue_name(queue) for queue in queues]

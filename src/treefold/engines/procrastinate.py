@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from treefold.core.errors import InvalidValueError
 from treefold.core.work_engine import WorkEngine
 from treefold.engines.server_engine import ServerEngine
-from treefold.engines.timing import FIRST_DELAY, LONGEST_DELAY, Delays, Timing
+from treefold.engines.timing import FIRST_DELAY, LONGEST_DELAY, Delays, DeliveryTiming
 
 DEFAULT_SCHEMA: Final = "treefold_jobs"
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -55,7 +55,7 @@ class Procrastinate(ServerEngine):
             )
         self._url = _without_schema(url)
         self._schema = schema
-        self._timing = Timing(beat=beat, lease=lease, poll=poll, patience=patience)
+        self._timing = DeliveryTiming(beat=beat, lease=lease, poll=poll, patience=patience)
         self._delays = Delays(first_delay, longest_delay)
 
     def _make(self, journal: str) -> WorkEngine:

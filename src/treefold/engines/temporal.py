@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from treefold.core.work_engine import WorkEngine
 from treefold.engines.server_engine import ServerEngine
-from treefold.engines.timing import FIRST_DELAY, LONGEST_DELAY, Delays, Timing
+from treefold.engines.timing import FIRST_DELAY, LONGEST_DELAY, Delays, DeliveryTiming
 
 DEFAULT_TARGET: Final = "localhost:7233"
 DEFAULT_PREFIX: Final = "treefold-"
@@ -59,7 +59,7 @@ class Temporal(ServerEngine):
             "api_key": api_key,
         }
         self._prefix = task_queue_prefix
-        self._timing = Timing(beat=beat, lease=lease, patience=patience)
+        self._timing = DeliveryTiming(beat=beat, lease=lease, patience=patience)
         self._delays = Delays(first_delay, longest_delay)
 
     def _make(self, journal: str) -> WorkEngine:

@@ -23,7 +23,7 @@ class Delays:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class DeliveryTiming:
     """What is done how often, in seconds.
 
     Attributes:

@@ -60,7 +60,7 @@ def _is_address(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AccessPolicy:
     """What a guard requires of requests, and which headers it adds to responses.
 
     Attributes:
@@ -85,7 +85,7 @@ class Policy:
 class Guard:
     """ASGI middleware that passes the requests that *policy* allows to *app*."""
 
-    def __init__(self, app: ASGIApp, policy: Policy) -> None:
+    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app = app
         self._policy = policy
         self._token = policy.token.encode()

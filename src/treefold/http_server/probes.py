@@ -19,7 +19,7 @@ _POLL: Final = 0.05  # seconds until a server that is closed notices it
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ProbePage:
     """The response to a request."""
 
     text: str
@@ -27,7 +27,7 @@ class Page:
     kind: str = "text/plain; charset=utf-8"
 
 
-Pages = Mapping[str, Callable[[], Page]]  # by path; each function is called in a thread
+Pages = Mapping[str, Callable[[], ProbePage]]  # by path; each function is called in a thread
 
 
 class ProbeServer:
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
         make = pages.get(self.path.partition("?")[0])
         if make is None:
             known = ", ".join(pages)
-            page = Page(f"there is no page {self.path}; there are {known}\n", 404)
+            page = ProbePage(f"there is no page {self.path}; there are {known}\n", 404)
         else:
             page = make()
         body = page.text.encode()

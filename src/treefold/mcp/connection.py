@@ -15,7 +15,7 @@ from treefold.mcp.content import error_text, to_value
 from treefold.mcp.errors import McpConnectionError, McpToolError
 from treefold.mcp.function import McpTool
 from treefold.mcp.output import wraps_result
-from treefold.mcp.result_schema import ResultSchema
+from treefold.mcp.result_schema import ResultSchema, Unchecked
 from treefold.mcp.secrets import Secrets
 from treefold.runtime.loops.resource_task import ResourceTask
 from treefold.toolbox.shell.output import plain_text
@@ -25,6 +25,7 @@ R = TypeVar("R")
 
 _MOST_PAGES: Final = 1000
 _LONGEST_DESCRIPTION: Final = 10_000  # characters
+_UNCHECKED: Final = "the result was not checked against the output schema of the tool"
 _LONGEST_CAUSE: Final = 500  # characters
 # The SDK's own messages for an HTTP error without a JSON-RPC body.
 _SDK_MESSAGES: Final = ("Server returned an error response", "Session terminated")
@@ -50,7 +51,7 @@ class Transport(Protocol):
         ...
 
 
-class Connection:
+class ServerConnection:
     """A client of one server, for any event loop and thread, until it is closed."""
 
     def __init__(self, label: str, transport: Transport, secrets: Secrets) -> None:
@@ -115,9 +116,17 @@ class Connection:
         return found
 
     async def call(
-        self, tool: str, args: Mapping[str, Any], seconds: float | None, max_chars: int | None
+        self,
+        tool: str,
+        args: Mapping[str, Any],
+        seconds: float | None,
+        max_chars: int | None,
+        on_notice: Callable[[str], None],
     ) -> Any:
-        """Call a tool; a timeout or cancellation also cancels the request on the server."""
+        """Call a tool; a timeout or cancellation also cancels the request on the server.
+
+        *on_notice* is called with what the user should know about the result.
+        """
         timer = asyncio.timeout(seconds)
         try:
             async with timer:
@@ -136,7 +145,12 @@ class Connection:
                 raise McpToolError(
                     "invalid response: it lacks the content that its schema promises"
                 )
-            if (fault := schema.fault(result.structured_content)) is not None:
+            try:
+                fault = schema.fault(result.structured_content)
+            except Unchecked as why:
+                on_notice(self._scrubbed(f"{_UNCHECKED}: {why}"))
+                fault = None
+            if fault is not None:
                 fault = truncate_middle(self._scrubbed(fault), _LONGEST_CAUSE)
                 raise McpToolError(f"invalid response: {fault}")
         return to_value(result, max_chars, wrapped=tool in self._wrapping)

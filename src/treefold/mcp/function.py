@@ -1,13 +1,15 @@
 """A tool of an MCP server, as a Function."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from treefold.core.agent_events import NoticeGiven
 from treefold.core.function import Ask, Function, RunContext
 from treefold.core.json_schema import without_defaults
 from treefold.core.parameter import JsonSchema
 from treefold.core.parameters import Parameters
+from treefold.runtime.calls.node import CallNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +28,10 @@ class McpTool:
 class ToolCaller(Protocol):
     """Calls tools of a server."""
 
-    async def call(self, tool: str, args: Mapping[str, Any]) -> Any:
-        """Return the result of a tool.
+    async def call_noting(
+        self, tool: str, args: Mapping[str, Any], on_notice: Callable[[str], None]
+    ) -> Any:
+        """Return the result of a tool; *on_notice* gets what the user should know about it.
 
         Raises:
             CallError: the call failed.
@@ -81,7 +85,13 @@ class McpFunction(Function):
         return {"arguments": [self.tool, without_defaults(self.input_schema)]}
 
     async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
-        return await self._server.call(self.tool, args)
+        notices: list[str] = []
+        result = await self._server.call_noting(self.tool, args, notices.append)
+        node = ctx.node
+        assert isinstance(node, CallNode)  # there is no other that runs
+        for notice in notices:
+            node.tree.publish(NoticeGiven(node.id, notice))
+        return result
 
 
 def _parameters(name: str, schema: JsonSchema) -> Parameters:

@@ -6,7 +6,7 @@ from typing import Any
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 
-from treefold.http_server.guard import Guard, Hosts, Policy
+from treefold.http_server.guard import AccessPolicy, Guard, Hosts
 from treefold.http_server.serving import listen, serve_on, url_of
 
 
@@ -21,7 +21,7 @@ async def serve_http(
     # The guard checks Host and Origin; the SDK's own check would be off for any but loopback hosts.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(host=host, transport_security=unchecked)
-    policy = Policy(
+    policy = AccessPolicy(
         token,
         Hosts(host),
         wrong_host="the Host header is not a name of this MCP server; use the address that it"

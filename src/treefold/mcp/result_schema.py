@@ -1,7 +1,7 @@
 """Checks results against the output schemas of servers, which may be made to take for ever.
 
 Python's ``re`` backtracks, and holds all threads meanwhile; so patterns are matched by the engine
-of pydantic, which does not. What takes too long all the same is accepted unchecked.
+of pydantic, which does not. What takes too long all the same is accepted unchecked, with a notice.
 """
 
 import math
@@ -14,20 +14,21 @@ from typing import Any, Final, cast
 from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema
 
 from treefold.core.parameter import JsonSchema
+from treefold.core.truncation import truncated_repr
 
 Errors = Iterator[Any] | None
 Keyword = Callable[[Any, Any, Any, Any], Errors]
 
 _SECONDS: Final = 0.25  # of processor time, for one result
-_LONGEST_TEXT: Final = 1000  # characters that are matched with a pattern
-# Of a pattern: characters times repetitions. Its time is this times the length of the text.
-_LARGEST_PATTERN: Final = 5000
+# Characters of a pattern times its repetitions times characters of the text, as its time grows.
+_MOST_STEPS: Final = 5_000_000
+_LONGEST_SHOWN: Final = 100  # characters of a pattern
 _MOST_UNIQUE: Final = 1000  # items, each of which is compared with all others
 _COUNT: Final = re.compile(r"\{(\d{1,9})(?:,(\d{0,9}))?\}")
 
 
 class Unchecked(Exception):  # noqa: N818 - it is no error
-    """Whether the result fits cannot be found out, or not soon enough."""
+    """Whether the result fits cannot be found out, or not soon enough; it says why."""
 
 
 class ResultSchema:
@@ -39,7 +40,11 @@ class ResultSchema:
         self._until = 0.0
 
     def fault(self, value: Any) -> str | None:
-        """Return why *value* does not fit; None if it does, or if that is not found out."""
+        """Return why *value* does not fit; None if it does.
+
+        Raises:
+            Unchecked: that was not found out.
+        """
         try:
             if self._validator is None:
                 self._validator = self._make()
@@ -47,7 +52,7 @@ class ResultSchema:
             for error in self._validator.iter_errors(value):
                 return f"it does not fit the output schema of the tool: {error.message}"
         except Unchecked:
-            pass
+            raise
         # An invalid schema may lead to anything.
         except Exception as error:  # noqa: BLE001
             return f"the output schema of the tool is invalid: {type(error).__name__}: {error}"
@@ -76,7 +81,7 @@ class ResultSchema:
     def _timed(self, keyword: Keyword) -> Keyword:
         def check(validator: Any, value: Any, instance: Any, schema: Any) -> Errors:
             if time.thread_time() > self._until:
-                raise Unchecked
+                raise Unchecked(f"that takes longer than {_SECONDS:g} s")
             return keyword(validator, value, instance, schema)
 
         return check
@@ -111,13 +116,14 @@ def _additional_properties(validator: Any, value: Any, instance: Any, schema: An
 def _unique_items(
     default: Keyword, validator: Any, value: Any, instance: Any, schema: Any
 ) -> Errors:
-    if isinstance(instance, list) and len(cast("list[Any]", instance)) > _MOST_UNIQUE:
-        raise Unchecked
+    count = len(cast("list[Any]", instance)) if isinstance(instance, list) else 0
+    if count > _MOST_UNIQUE:
+        raise Unchecked(f"{count:,} items would have to be compared with each other")
     return default(validator, value, instance, schema)
 
 
 def _unevaluated(validator: Any, value: Any, instance: Any, schema: Any) -> Errors:
-    raise Unchecked
+    raise Unchecked("unevaluatedItems or unevaluatedProperties is not supported")
 
 
 def _properties(instance: Any) -> dict[str, Any]:
@@ -136,22 +142,31 @@ def matches(pattern: str, text: str) -> bool:
     Raises:
         Unchecked: they are too long, or the pattern needs an engine that backtracks.
     """
-    matcher = None if len(text) > _LONGEST_TEXT else _matcher(pattern)
+    shown = truncated_repr(pattern, _LONGEST_SHOWN)
+    if _steps(pattern) * len(text) > _MOST_STEPS:
+        message = f"the pattern {shown} takes too long for a text of {len(text):,} characters"
+        raise Unchecked(message)
+    matcher = _matcher(pattern)
     if matcher is None:
-        raise Unchecked
+        raise Unchecked(f"the pattern {shown} needs an engine that backtracks")
     try:
         matcher.validate_python(text)
     except ValidationError as error:
         if error.errors()[0]["type"] == "string_pattern_mismatch":
             return False
-        raise Unchecked from None  # a lone surrogate
+        raise Unchecked("a text has half of a surrogate pair") from None
     return True
+
+
+def _steps(pattern: str) -> int:
+    """Return the size of *pattern* with its repetitions."""
+    counts = [max(1, int(most or least)) for least, most in _COUNT.findall(pattern)]
+    return len(pattern) * math.prod(counts)
 
 
 @lru_cache(maxsize=100)
 def _matcher(pattern: str) -> SchemaValidator | None:
-    counts = [max(1, int(most or least)) for least, most in _COUNT.findall(pattern)]
-    if len(pattern) * math.prod(counts) > _LARGEST_PATTERN:
+    if _steps(pattern) > _MOST_STEPS // 1000:  # it would be expanded, even for an empty text
         return None
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))

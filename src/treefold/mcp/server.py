@@ -1,8 +1,9 @@
 """A connection to an MCP server, whose tools become functions."""
 
+import logging
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, cast
 
@@ -17,6 +18,8 @@ from treefold.models.secret import public_url
 
 _LONGEST_LABEL: Final = 200  # characters
 
+_log = logging.getLogger("treefold.mcp")
+
 
 class _Connection(Protocol):
     async def open(self, seconds: float | None) -> list[McpTool]: ...
@@ -24,7 +27,12 @@ class _Connection(Protocol):
     async def tools(self) -> list[McpTool]: ...
 
     async def call(
-        self, tool: str, args: Mapping[str, Any], seconds: float | None, max_chars: int | None
+        self,
+        tool: str,
+        args: Mapping[str, Any],
+        seconds: float | None,
+        max_chars: int | None,
+        on_notice: Callable[[str], None],
     ) -> Any: ...
 
     async def aclose(self) -> None: ...
@@ -155,8 +163,16 @@ class McpServer:
             McpConnectionError: the server is disconnected, or was never connected.
             CallTimeoutError: it took too long; the request was cancelled on the server.
         """
+        return await self.call_noting(
+            tool, args or {}, lambda notice: _log.warning("%s of %s: %s", tool, self._label, notice)
+        )
+
+    async def call_noting(
+        self, tool: str, args: Mapping[str, Any], on_notice: Callable[[str], None]
+    ) -> Any:
+        """Call a tool; *on_notice* gets what the user should know about the result."""
         connection = self._open_connection()
-        return await connection.call(tool, args or {}, self._timeout, self._max_chars)
+        return await connection.call(tool, args, self._timeout, self._max_chars, on_notice)
 
     def _open_connection(self) -> _Connection:
         if self._connection is None:
@@ -168,15 +184,17 @@ class McpServer:
 
     def _connect(self) -> _Connection:
         try:
-            from treefold.mcp.connection import Connection  # noqa: PLC0415 - slow
+            from treefold.mcp.connection import ServerConnection  # noqa: PLC0415 - slow
             from treefold.mcp.http_transport import HttpTransport  # noqa: PLC0415 - slow
             from treefold.mcp.stdio_transport import StdioTransport  # noqa: PLC0415 - slow
         except ModuleNotFoundError as error:
             raise missing_package(error) from None
         if self._url:
-            return Connection(self._label, HttpTransport(self._url, self._headers), self._secrets)
+            return ServerConnection(
+                self._label, HttpTransport(self._url, self._headers), self._secrets
+            )
         transport = StdioTransport(self._command, self._env, self._cwd)
-        return Connection(self._label, transport, self._secrets)
+        return ServerConnection(self._label, transport, self._secrets)
 
     def _check_filters(self, tools: Sequence[McpTool]) -> None:
         """Refuse unknown names in *only*, *without* and *ask*: a misspelt one has no effect."""

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
 from treefold.core.exchange import Finish
-from treefold.core.model_events import ModelEvent, Noticed
+from treefold.core.model_events import (
+    ModelEvent,
+    Noticed,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseDelta,
+)
 from treefold.core.usage import TokenUsage
+from treefold.models.json_text import ValueCounter
+from treefold.models.profiles import VALUE_CHARS, Profile
 from treefold.models.sse import BrokenStreamError, JsonEventParser
 
 # The key under which the history keeps arguments that are not a JSON object.
@@ -18,6 +26,8 @@ INVALID_ARGS_KEY: Final = "__not_json__"
 UNNAMED: Final = "unnamed"
 # The kind of a failure of our own: the model asked for more calls than its profile allows.
 TOO_MANY_CALLS: Final = "too_many_calls"
+# Likewise: it has written more than its profile allows.
+TOO_LONG_TEXT: Final = "too_long_text"
 _MAX_NAME: Final = 256  # characters that are kept of an id, or of the name of a model
 # A larger count is nonsense, and sums of such counts could not be saved.
 _MAX_TOKENS: Final = 2**53
@@ -60,7 +70,7 @@ class Decoder(ABC):
     """Decodes the stream of one response.
 
     Args:
-        max_calls: how many calls it may have; None for any number.
+        profile: how long the response may be, and how many calls it may have.
 
     Attributes:
         is_done: whether the response is complete, so that the end of the stream need not be
@@ -72,12 +82,15 @@ class Decoder(ABC):
     # Whether events that are not JSON are skipped; otherwise the first one ends the response.
     skips_invalid_events: ClassVar[bool] = False
 
-    def __init__(self, max_calls: int | None = None) -> None:
+    def __init__(self, profile: Profile) -> None:
         self.is_done = False
         self.response_id = ""
         self.response_model = ""
-        self._max_calls = max_calls
-        self._parser = JsonEventParser()
+        self._max_calls = profile.max_response_calls
+        self._max_chars = profile.max_response_chars
+        self._chars = 0
+        self._counters: dict[int, ValueCounter] = {}  # by the number of the call
+        self._parser = JsonEventParser(self._max_chars)
         self._failure: BrokenStreamError | StreamFailedError | None = None
 
     @property
@@ -94,6 +107,7 @@ class Decoder(ABC):
                     self._handle(chunk, events)
             if self._parser.invalid:
                 self._check_invalid()
+            self._check_chars(events)
         except (BrokenStreamError, StreamFailedError) as failure:
             self._failure = failure
             self.is_done = True
@@ -112,6 +126,7 @@ class Decoder(ABC):
             self._failure = failure
         try:
             self._flush(events)
+            self._check_chars(events)
         except StreamFailedError as failure:
             self._failure = failure
         if self._parser.invalid:
@@ -142,6 +157,26 @@ class Decoder(ABC):
         if self._max_calls is not None and count > self._max_calls:
             message = f"the response has more than {self._max_calls:,} calls"
             raise StreamFailedError(TOO_MANY_CALLS, message)
+
+    def _check_chars(self, events: list[ModelEvent]) -> None:
+        """Raise if the response is longer than *max_response_chars* with *events*."""
+        if self._max_chars is None:
+            return
+        for event in events:
+            if isinstance(event, TextDelta | ThinkingDelta):
+                self._chars += len(event.text)
+            elif isinstance(event, ToolUseDelta) and event.arguments:
+                counter = self._counters.get(event.index)
+                if counter is None:
+                    counter = self._counters[event.index] = ValueCounter()
+                values = counter.feed(event.arguments)
+                self._chars += len(event.arguments) + VALUE_CHARS * values
+        if self._chars > self._max_chars:
+            message = (
+                f"the response has more than {self._max_chars:,} characters, of which each value"
+                f" in the arguments of a call counts as {VALUE_CHARS}"
+            )
+            raise StreamFailedError(TOO_LONG_TEXT, message)
 
     def _check_invalid(self) -> None:
         if not self.skips_invalid_events:

@@ -8,6 +8,7 @@ the response begins is therefore repeated once, immediately, on a new connection
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from ssl import SSLContext
 from types import SimpleNamespace
 from typing import Final
@@ -22,6 +23,7 @@ from treefold.models.secret import public_headers, public_url
 
 _MAX_CONNECTIONS: Final = 10_000
 _KEEPALIVE_TIMEOUT: Final = 60.0  # seconds
+_LARGE: Final = 2**20  # bytes; aiohttp sends a larger body in pieces if it is a file
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=15.0)
 
 
@@ -83,7 +85,7 @@ class HttpPool:
         try:
             return await session.post(
                 self._target.url,
-                data=body,
+                data=body if len(body) <= _LARGE else BytesIO(body),
                 # Not in the session: aiohttp would send them to a proxy as well.
                 headers=self._target.headers,
                 # Requests, key included, are for this server only.

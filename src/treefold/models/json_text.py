@@ -20,6 +20,8 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 _END_OF_STRING: Final = re.compile(r'["\\]')
 _BRACE: Final = re.compile(r'[{}"]')
+_STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)', re.DOTALL)
+_END: Final = "\0"  # JSON never contains it unescaped
 
 _TYPE_NAMES: Final[dict[type, str]] = {
     list: "a list",
@@ -141,3 +143,23 @@ class ObjectScanner:
                     self.is_complete = True
                     return at
         return len(text)
+
+
+class ValueCounter:
+    """Counts the values in JSON that arrives in pieces; each piece is scanned once."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open = ""  # how a string begins that has not ended yet
+
+    def feed(self, text: str) -> int:
+        """Return the number of values in lists and objects that *text* begins."""
+        text = self._open + text
+        # A string that has not ended takes the end with it.
+        bare = _STRING.sub("", text + _END)
+        self._open = ""
+        if not bare.endswith(_END):
+            is_escaping = (len(text) - len(text.rstrip("\\"))) % 2
+            self._open = '"\\' if is_escaping else '"'
+        return bare.count(",") + bare.count("[") + bare.count("{")

@@ -12,6 +12,9 @@ from typing import Final
 from treefold.core.provider import Provider
 from treefold.models.chat_templates import BARE_JSON_CALLS
 
+# As many characters of text take as long to process as one value in the arguments of a call.
+VALUE_CHARS: Final = 50
+
 
 class Thinking(StrEnum):
     """How thinking is requested from a model.
@@ -35,6 +38,8 @@ class Profile:
     Attributes:
         context_window: the size of the context in tokens, if known.
         max_tokens: the maximum length of a response, if requests have to set it.
+        longest_answer: the maximum length of a response that no request can exceed, if known; how
+            much of a budget is reserved for a request depends on it.
         max_tokens_field: the name of that field for an OpenAI-compatible server.
         thinking: how thinking is requested.
         thinking_budget: the budget for ``Thinking.BUDGET`` in tokens; None leaves it to the model.
@@ -46,6 +51,9 @@ class Profile:
         max_response_bytes: the maximum size of a response on the wire; None for no limit.
         max_response_calls: how many calls the model may ask for in one response; one with more
             fails. None for no limit.
+        max_response_chars: the maximum length of a response, whose text, thinking and arguments
+            count; each value in a list or object of the arguments counts as 50 characters more,
+            because it takes as long to process. None for no limit.
         stream_usage: whether to request the usage of a stream.
         cumulative: whether each chunk repeats all the text so far; None to detect it.
         think_tags: the tags around thinking in the text.
@@ -74,6 +82,7 @@ class Profile:
 
     context_window: int | None = None
     max_tokens: int | None = None
+    longest_answer: int | None = None
     max_tokens_field: str = "max_tokens"
     thinking: Thinking = Thinking.UNASKED
     thinking_budget: int | None = None
@@ -86,6 +95,7 @@ class Profile:
     )
     max_response_bytes: int | None = 256 * 1024 * 1024
     max_response_calls: int | None = 128
+    max_response_chars: int | None = 600_000
     stream_usage: bool = True
     cumulative: bool | None = None
     think_tags: tuple[str, str] = ("<think>", "</think>")
@@ -123,17 +133,20 @@ _CLAUDE_4_6: Final = replace(
     context_window=1_000_000,
 )
 _GEMINI: Final = Profile(context_window=1_048_576)
+_GEMINI_2_5: Final = replace(_GEMINI, longest_answer=65_536)
 # OpenAI's SDK documents that the o-series rejects max_tokens; that the same holds for every GPT
 # from 5 on, and for temperature and top_p, is inferred from the errors of the first of them.
 _REASONING: Final = Profile(max_tokens_field="max_completion_tokens", sampling=False)
+_GPT_4O: Final = Profile(context_window=128_000, longest_answer=16_384)
 
 _QWEN_CODER: Final = Profile(
     max_tokens=1024, temperature=0.0, calls_in_text=True, chat_template=BARE_JSON_CALLS
 )
 
 # The first pattern that matches a name applies. Names are compared in lower case, without the
-# vendor prefix of gateways. Context windows are those of genai-prices where it has one. A new
-# member of a family gets the profile of the newest one that is known here, which is a guess.
+# vendor prefix of gateways. Context windows are those of genai-prices where it has one; the longest
+# answers are those that the providers publish. A new member of a family gets the profile of the
+# newest one that is known here, which is a guess, but for its longest answer.
 _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
     Provider.Anthropic: (
         (
@@ -152,42 +165,46 @@ _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
         ("*", _CLAUDE),  # another model behind the same protocol
     ),
     Provider.Gemini: (
-        ("gemini-1*", _GEMINI),
-        ("gemini-2.0*", _GEMINI),
+        ("gemini-1*", replace(_GEMINI, longest_answer=8_192)),
+        ("gemini-2.0*", replace(_GEMINI, longest_answer=8_192)),
         ("gemma*", replace(_GEMINI, context_window=262_144)),
         # For models that do not think, Google rejects requests that mention thinking.
         ("*-image*", _GEMINI),
         ("*-tts*", _GEMINI),
         (
             "gemini-2.5-pro*",
-            replace(_GEMINI, thinking=Thinking.BUDGET, thinking_budget=32_768, least_thinking=128),
+            replace(
+                _GEMINI_2_5, thinking=Thinking.BUDGET, thinking_budget=32_768, least_thinking=128
+            ),
         ),
-        ("gemini-2.5-flash-lite*", replace(_GEMINI, thinking=Thinking.BUDGET)),
-        ("gemini-2.5*", replace(_GEMINI, thinking=Thinking.BUDGET, thinking_budget=24_576)),
+        ("gemini-2.5-flash-lite*", replace(_GEMINI_2_5, thinking=Thinking.BUDGET)),
+        ("gemini-2.5*", replace(_GEMINI_2_5, thinking=Thinking.BUDGET, thinking_budget=24_576)),
+        ("gemini-3*", replace(_GEMINI_2_5, thinking=Thinking.ADAPTIVE)),
         ("*", replace(_GEMINI, thinking=Thinking.ADAPTIVE)),
     ),
     Provider.OpenAI: (
-        ("gpt-5*-chat*", replace(_REASONING, context_window=128_000)),
+        ("gpt-5*-chat*", replace(_REASONING, context_window=128_000, longest_answer=16_384)),
         ("gpt-5.4-mini*", replace(_REASONING, context_window=400_000)),
         ("gpt-5.4-nano*", replace(_REASONING, context_window=400_000)),
         ("gpt-5.[4-9]*", replace(_REASONING, context_window=1_000_000)),
-        ("gpt-5*", replace(_REASONING, context_window=400_000)),
+        ("gpt-5*", replace(_REASONING, context_window=400_000, longest_answer=128_000)),
         ("gpt-[6-9]*", replace(_REASONING, context_window=1_050_000)),
-        ("o1-mini*", replace(_REASONING, context_window=128_000)),
-        ("o1-preview*", replace(_REASONING, context_window=128_000)),
+        ("o1-mini*", replace(_REASONING, context_window=128_000, longest_answer=65_536)),
+        ("o1-preview*", replace(_REASONING, context_window=128_000, longest_answer=32_768)),
+        ("o[134]*", replace(_REASONING, context_window=200_000, longest_answer=100_000)),
         ("o[1-9]*", replace(_REASONING, context_window=200_000)),
-        ("codex*", replace(_REASONING, context_window=200_000)),
-        ("gpt-4o*search*", Profile(context_window=128_000, sampling=False)),
-        ("gpt-4o*", Profile(context_window=128_000)),
-        ("gpt-audio*", Profile(context_window=128_000)),
-        ("gpt-4.1*", Profile(context_window=1_000_000)),
+        ("codex*", replace(_REASONING, context_window=200_000, longest_answer=100_000)),
+        ("gpt-4o*search*", replace(_GPT_4O, sampling=False)),
+        ("gpt-4o*", _GPT_4O),
+        ("gpt-audio*", _GPT_4O),
+        ("gpt-4.1*", Profile(context_window=1_000_000, longest_answer=32_768)),
         ("gpt-4-32k*", Profile(context_window=32_000)),
-        ("gpt-4-turbo*", Profile(context_window=128_000)),
-        ("gpt-4-*preview", Profile(context_window=128_000)),
+        ("gpt-4-turbo*", Profile(context_window=128_000, longest_answer=4_096)),
+        ("gpt-4-*preview", Profile(context_window=128_000, longest_answer=4_096)),
         ("gpt-4*", Profile(context_window=8_192)),
-        ("gpt-3.5*", Profile(context_window=16_385)),
+        ("gpt-3.5*", Profile(context_window=16_385, longest_answer=4_096)),
         ("*gpt-oss*", Profile(context_window=131_072)),
-        ("chatgpt*", Profile(context_window=128_000)),
+        ("chatgpt*", _GPT_4O),
         ("*deepseek-r1*", Profile(thinks_first=True, replays_thinking=False)),
         ("deepseek-reasoner*", Profile(replays_thinking=False)),
         ("*qwq*", Profile(thinks_first=True)),

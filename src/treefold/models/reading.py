@@ -1,19 +1,17 @@
 """Read saved conversations of any provider, without a model."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.exchange import PLAIN, Exchange
-from treefold.core.messages import messages_of
+from treefold.core.fact import replace
 from treefold.core.model import ModelSettings
 from treefold.core.provider import Provider
-from treefold.core.transcript import ModelText, ToolResult, ToolUse, TranscriptPart, UserText
+from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart
 from treefold.models.anthropic.dialect import AnthropicDialect
 from treefold.models.dialect import Dialect
 from treefold.models.gemini.dialect import GeminiDialect
-from treefold.models.json_text import to_json
 from treefold.models.openai.dialect import OpenAIDialect
 from treefold.models.profiles import profile_of
 from treefold.models.translation import to_dialect
@@ -45,45 +43,16 @@ def read_exchanges(exchanges: Sequence[Exchange]) -> list[list[TranscriptPart]]:
         for message in (*exchange.sent, *exchange.received):
             parts += reader.read(message, position, pending)
             position += 1
+        # Where another provider's model took over the calls, they may have other ids.
+        ids = iter([call.id for call in pending])
+        parts = [
+            replace(part, tool_use_id=next(ids, part.tool_use_id))
+            if isinstance(part, ToolResult)
+            else part
+            for part in parts
+        ]
         found.append(parts)
         pending = [part for part in parts if isinstance(part, ToolUse)]
-    return found
-
-
-def to_plain(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Return *exchanges* as plain ones, which any model can continue; thinking is left out.
-
-    Raises:
-        InvalidValueError: an exchange has an unknown dialect.
-    """
-    found: list[Exchange] = []
-    for exchange, parts in zip(exchanges, read_exchanges(exchanges), strict=True):
-        sent: list[dict[str, Any]] = []
-        text: list[str] = []
-        calls: list[ToolUse] = []
-        for part in parts:
-            match part:
-                case UserText():
-                    sent.append({"role": "user", "content": part.text})
-                case ToolResult():
-                    result = {"content": part.content, "is_error": part.is_error}
-                    sent.append({"role": "tool"} | result)
-                case ModelText():
-                    text.append(part.text)
-                case ToolUse():
-                    calls.append(part)
-                case _:
-                    pass
-        [message] = messages_of([ModelText("".join(text)), *calls])
-        received = {"content": message["content"], "tool_calls": message.get("tool_calls", [])}
-        found.append(
-            replace(
-                exchange,
-                dialect=PLAIN,
-                sent=tuple(to_json(message) for message in sent),
-                received=(to_json(received),),
-            )
-        )
     return found
 
 

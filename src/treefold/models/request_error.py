@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from treefold.models.decoder import TOO_MANY_CALLS, StreamFailedError
+from treefold.models.decoder import TOO_LONG_TEXT, TOO_MANY_CALLS, StreamFailedError
 from treefold.models.json_text import objects_in
 from treefold.models.secret import Secret, public_url
 from treefold.models.sse import BrokenStreamError
@@ -25,6 +25,7 @@ TOO_LONG: Final = "response_too_long"
 # Kinds of permanent errors in a stream, where there is no status.
 _PERMANENT: Final = (
     "invalid", "authentication", "permission", "not_found", "too_large", "context_length", TOO_LONG,
+    TOO_LONG_TEXT,
     TOO_MANY_CALLS,
     "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND", "FAILED_PRECONDITION",
 )  # fmt: skip
@@ -294,6 +295,11 @@ def remedy_for(
             kind == TOO_MANY_CALLS,
             "none of them was made; ask for less at once, use a larger model, or raise"
             " max_response_calls in the model's profile",
+        ),
+        (
+            kind == TOO_LONG_TEXT,
+            "no call was made; ask for less at once, or raise max_response_chars in the model's"
+            " profile",
         ),
         (
             error.is_bad_output,

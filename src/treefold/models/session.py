@@ -98,9 +98,10 @@ class WireSession(Session):
             if exchange.dialect not in {dialect.name, PLAIN}:
                 raise OtherProtocolError(
                     f"the conversation was saved as {exchange.dialect} and cannot be continued as"
-                    f" {dialect.name}: open it with a model that speaks the same protocol"
+                    f" {dialect.name}: open it with a model that speaks the same protocol",
+                    dialect.name,
                 )
-            self._restore(exchange, is_last=number == len(exchanges))
+            self._restore(exchange, exchanges[number] if number < len(exchanges) else None)
         # Requests the result by a call; used if the server rejects the response schema.
         self._fallback: Dialect | None = None
         if dialect.prefers_schema and not any(
@@ -153,6 +154,8 @@ class WireSession(Session):
                     for event in decoder.end():
                         yield event
                     response = attempt.response()
+                    # Others run before the message is read, which takes as long as writing it.
+                    await asyncio.sleep(0)
                     break
                 except RequestError as failure:
                     error = self._endpoint.scrub(failure)
@@ -273,10 +276,10 @@ class WireSession(Session):
         self._ends.append(len(self._transcript))
         return received
 
-    def _restore(self, exchange: Exchange, *, is_last: bool) -> None:
+    def _restore(self, exchange: Exchange, following: Exchange | None) -> None:
         number = len(self._exchanges) + 1
         try:
-            self._append(to_dialect(exchange, self._dialect, self._pending, is_last=is_last))
+            self._append(to_dialect(exchange, self._dialect, self._pending, following))
             self._usage += exchange.usage
         except (AttributeError, KeyError, TypeError, ValueError, StopIteration) as error:
             raise InvalidValueError(

@@ -7,12 +7,16 @@ a stream.
 
 from typing import Any, Final, cast
 
-from treefold.models.json_text import ObjectScanner, parse_json
+from treefold.models.json_text import ObjectScanner, ValueCounter, parse_json
+from treefold.models.profiles import VALUE_CHARS
 
 # The object for "data: [DONE]"; compared by identity.
 DONE: Final[dict[str, Any]] = {"treefold": "done"}
 
 MAX_EVENT_BYTES: Final = 64 * 1024 * 1024  # a longer event is taken for a broken stream
+# Of an event, for each character that a response may have: as UTF-8, and with other fields.
+_BYTES_PER_CHAR: Final = 4
+_LONG_EVENT: Final = 64 * 1024  # bytes; it is checked before it is parsed
 MAX_OTHER_BYTES: Final = 1024 * 1024  # of lines that are not server-sent events
 MAX_SHOWN: Final = 200  # characters kept of the first invalid event
 _BOM: Final = b"\xef\xbb\xbf"
@@ -25,12 +29,19 @@ class BrokenStreamError(Exception):
 class JsonEventParser:
     """Returns the JSON objects of a stream whose bytes arrive in chunks of any size.
 
+    Args:
+        max_chars: of the response; an event may have a few times as many bytes. None for any
+            number.
+
     Attributes:
         invalid: the number of data lines that are not JSON.
         first_invalid: the beginning of the first of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_chars: int | None = None) -> None:
+        self._max_event = MAX_EVENT_BYTES
+        if max_chars is not None:
+            self._max_event = max(_LONG_EVENT, _BYTES_PER_CHAR * max_chars)
         self.invalid = 0
         self.first_invalid = ""
         self._tail: list[bytes] = []  # an incomplete line
@@ -56,6 +67,8 @@ class JsonEventParser:
                 lines[0] = lines[0].removeprefix(_BOM)
         for line in lines:
             text = line.rstrip(b"\r").decode("utf-8", "replace")
+            if len(text) > _LONG_EVENT:
+                self._check_size(len(text) + VALUE_CHARS * ValueCounter().feed(text))
             # The usual cases, which need no further checks: an event on one line, a blank line.
             if not self._pending:
                 if text.startswith("data: {") and type(value := parse_json(text[6:])) is dict:
@@ -67,7 +80,7 @@ class JsonEventParser:
         if rest:
             self._tail.append(rest)
             self._tail_size += len(rest)
-            _check_size(self._tail_size)
+            self._check_size(self._tail_size)
         return found
 
     def end(self) -> list[dict[str, Any]]:
@@ -108,7 +121,7 @@ class JsonEventParser:
         if whole is None and data:
             self._pending.append(data)
             self._pending_size += len(data)
-            _check_size(self._pending_size)
+            self._check_size(self._pending_size)
             whole = self._ended_object(data)
         if whole is not None:
             found.append(whole)
@@ -127,6 +140,12 @@ class JsonEventParser:
             self._clear_pending()
         return whole
 
+    def _check_size(self, size: int) -> None:
+        if size > self._max_event:
+            raise BrokenStreamError(
+                f"the server sent an event of more than {self._max_event:,} bytes"
+            )
+
     def _clear_pending(self) -> None:
         self._pending.clear()
         self._pending_size = 0
@@ -141,11 +160,6 @@ class JsonEventParser:
                 self.invalid += 1
                 self.first_invalid = self.first_invalid or line[:MAX_SHOWN]
         self._clear_pending()
-
-
-def _check_size(size: int) -> None:
-    if size > MAX_EVENT_BYTES:
-        raise BrokenStreamError(f"the server sent an event of more than {MAX_EVENT_BYTES:,} bytes")
 
 
 def _object(text: str) -> dict[str, Any] | None:

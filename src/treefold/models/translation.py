@@ -1,28 +1,74 @@
-"""Converts plain exchanges into the dialect of a provider.
+"""Converts exchanges of other providers into the dialect of a session, by way of plain exchanges.
 
-Conversations move between providers by way of plain exchanges, which do not contain what only one
-provider can read, such as the signature of its thinking.
+Plain exchanges do not contain what only one provider can read, such as the signature of its
+thinking. The translation of an exchange depends on it and on those beside it alone, so that it is
+the same in every request.
 """
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 from treefold.core.exchange import PLAIN, Exchange, Finish
-from treefold.core.transcript import ToolResult, ToolUse, UserText
+from treefold.core.failures import failed
+from treefold.core.transcript import ModelText, ToolResult, ToolUse, TranscriptPart, UserText
 from treefold.models.decoder import INVALID_ARGS_KEY
 from treefold.models.dialect import Dialect
 from treefold.models.json_text import parse_json, parse_json_object, to_json
 
 _CALL_TEXT: Final = "[I asked for a call of {name} with {arguments}]"
+_RESULT_TEXT: Final = "[The result of an earlier call of {name}: {content}]"
+_NO_RESULT: Final = "There is no result: the call was not made, or it was interrupted."
+
+
+def result_text(name: str, content: str) -> str:
+    """Return the text that stands for the result of a call which is missing, or text as well."""
+    return _RESULT_TEXT.format(name=name, content=content)
+
+
+def missing_result(call: ToolUse) -> ToolResult:
+    """Return a failed result for a call that has none."""
+    return ToolResult(call.id, failed(call.name, call.fault or _NO_RESULT), is_error=True)
+
+
+def to_plain(exchange: Exchange, parts: Sequence[TranscriptPart]) -> Exchange:
+    """Return *exchange*, which added *parts* to the transcript, as a plain one without thinking."""
+    sent: list[dict[str, Any]] = []
+    text: list[str] = []
+    calls: list[dict[str, Any]] = []
+    for part in parts:
+        match part:
+            case UserText():
+                sent.append({"role": "user", "content": part.text})
+            case ToolResult():
+                sent.append({"role": "tool", "content": part.content, "is_error": part.is_error})
+            case ModelText():
+                text.append(part.text)
+            case ToolUse():
+                # Calls that could not be made were told so: they have results, too.
+                written = to_json(dict(part.args)) if part.fault is None else part.written or ""
+                function = {"name": part.name, "arguments": written}
+                calls.append({"id": part.id, "type": "function", "function": function})
+            case _:
+                pass
+    return Exchange(
+        dialect=PLAIN,
+        sent=tuple(map(to_json, sent)),
+        received=(to_json({"content": "".join(text), "tool_calls": calls}),),
+        finish=exchange.finish,
+        usage=exchange.usage,
+    )
 
 
 def to_dialect(
-    exchange: Exchange, dialect: Dialect, pending: Sequence[ToolUse] = (), *, is_last: bool = False
+    exchange: Exchange,
+    dialect: Dialect,
+    pending: Sequence[ToolUse] = (),
+    following: Exchange | None = None,
 ) -> Exchange:
     """Return *exchange* in *dialect* if it is a plain one; otherwise *exchange* itself.
 
-    *pending* are the calls whose results it holds. Calls of the last exchange wait for their
-    results, unless the provider accepts only results of its own calls: then they become text.
+    *pending* are the calls whose results it holds, and *following* is the exchange after it. Its
+    own calls become text if *dialect* accepts only results of calls that its model has made.
     """
     if exchange.dialect != PLAIN:
         return exchange
@@ -37,11 +83,13 @@ def to_dialect(
     received = [parse_json(message) for message in exchange.received]
     calls = [_call(call) for message in received for call in message.get("tool_calls") or ()]
     text = "".join(message["content"] for message in received)
-    if is_last and calls and not dialect.accepts_foreign_calls:
+    if calls and not _are_calls(calls, dialect, following):
         written = [
             _CALL_TEXT.format(name=call.name, arguments=to_json(dict(call.args))) for call in calls
         ]
         text, calls = "\n".join(filter(None, [text, *written])), []
+    # A model for which the calls were text got their results as text.
+    results += map(missing_result, pending[len(results) :])
     return Exchange(
         dialect=dialect.name,
         sent=tuple(dialect.write(list(zip(pending, results, strict=True)), texts)),
@@ -49,6 +97,17 @@ def to_dialect(
         finish=Finish.TOOL_USE if calls else Finish.ANSWERED,
         usage=exchange.usage,
     )
+
+
+def _are_calls(calls: Sequence[ToolUse], dialect: Dialect, following: Exchange | None) -> bool:
+    """Whether *calls* are calls in *dialect*, and not text."""
+    if following is None:
+        return dialect.accepts_foreign_calls
+    if following.dialect == PLAIN:
+        return True
+    # The conversation was continued in this dialect: they are what they were then.
+    parts = [part for message in following.sent for part in dialect.read(message, 0, calls)]
+    return any(isinstance(part, ToolResult) for part in parts)
 
 
 def _call(call: dict[str, Any]) -> ToolUse:

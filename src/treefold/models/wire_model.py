@@ -25,6 +25,8 @@ from treefold.models.session import WireSession
 
 # As glibc and musl name a library that they do not find.
 _SHARED_LIBRARY: Final = re.compile(r"\b(lib[\w+.-]*\.so[\d.]*)")
+# Fields of ``ModelSettings.extra`` that may allow longer answers than ``max_tokens``.
+_LENGTH_FIELDS: Final = frozenset({"max_tokens", "max_completion_tokens", "generationConfig"})
 _SYSTEM_PACKAGES: Final = {
     "libgomp.so.1": "Debian and Ubuntu: apt install libgomp1; Fedora: dnf install libgomp;"
     " Alpine: apk add libgomp",
@@ -108,6 +110,17 @@ class WireModel(Model):
     @property
     def calls_functions(self) -> bool:
         return self.profile.calls_functions
+
+    @property
+    def context_window(self) -> int | None:
+        return self.profile.context_window
+
+    def longest_answer(self, settings: ModelSettings) -> int | None:
+        profile, sent = self.profile, settings.max_tokens or self.profile.max_tokens
+        if _LENGTH_FIELDS & settings.extra.keys():
+            sent = None  # what is sent instead is not ours
+        known = [one for one in (sent, profile.longest_answer) if one is not None]
+        return min(known, default=None)
 
     def _create_dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings

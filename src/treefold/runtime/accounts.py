@@ -1,17 +1,18 @@
 """Opens the accounts of calls: one for each budget that their requests are paid from."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from treefold.core.budget import Budget, raised
-from treefold.core.call_keys import is_continuation
 from treefold.core.call_request import CallRequest
 from treefold.core.events import BudgetAbove, CallEnded, Event
+from treefold.core.fact import replace
 from treefold.core.function import Function
-from treefold.runtime.calls.budgets import Account
+from treefold.core.guards import named_account
+from treefold.runtime.calls.budgets import Account, History
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, upwards
 from treefold.runtime.graph import reachable
@@ -33,7 +34,10 @@ class Accounts:
         self._since = time.time()
         self._guarding = guarding
         # The accounts of earlier runtimes: the trees of one runtime spend of the same.
-        self._earlier: dict[Budget, Account] = {}
+        self._earlier: dict[str, Account] = {}
+        # Returns what was spent of an account in a tree and in all that were forked from the same
+        # tree as it, and that tree. Set with the journal.
+        self.history_of: Callable[[int, str], History] | None = None
         self._is_shared = False  # whether other workers may spend of a budget
         # Whether calls of a function may make remote calls.
         self._has_remote: WeakKeyDictionary[Function, bool] = WeakKeyDictionary()
@@ -43,7 +47,7 @@ class Accounts:
         self._is_shared = True
         common = self._common
         if common is not None and common.budget.name is not None:
-            common.stored_as = _named_account(common.budget.name)
+            common.stored_as = named_account(common.budget.name)
 
     def open_new(self, node: CallNode, request: CallRequest) -> None:
         """Open the accounts of a new call, if it has any."""
@@ -64,8 +68,8 @@ class Accounts:
     def open(self, node: CallNode, request: CallRequest, *, is_counted: bool = False) -> None:
         """Open the accounts of *node*, and charge them with what an earlier process has spent.
 
-        That of the runtime is not charged if *is_counted*: it has been already. So it has what a
-        fork shares with its original tree.
+        That of the runtime is not charged if *is_counted*: it has been already. That of an earlier
+        runtime is charged before the first request.
         """
         budgets = (request.budget, request.function.budget)
         node.accounts = tuple([
@@ -88,9 +92,8 @@ class Accounts:
         if node.parent is None and common is not None:
             node.accounts += (common,)
             _raise(common, node)
-            # The budget of an earlier runtime was reduced when a fork was made.
-            is_charged = common is self._common or is_continuation(node.record.requested.key)
-            counted = counted if is_counted and is_charged else node.accounts
+            if common is self._common and not is_counted:
+                counted = node.accounts
         if node.record.spending is not None:
             for account in counted:
                 # The store knows what was spent of a budget that outlives its tree.
@@ -104,6 +107,8 @@ class Accounts:
             owner = None if one.node is None else above[one.node]
             is_given = not one.name.endswith(f":{_OF_FUNCTION}")
             account = Account(one.budget, owner, is_given=is_given, stored_as=one.name)
+            if owner is None and one.budget.name is None:
+                self._count(account, one.name, node)
             if owner is not None:
                 _raise(account, owner)
             if owner is not None and one.budget.name is None and owner.record.spending is not None:
@@ -117,21 +122,30 @@ class Accounts:
 
     def _common_of(self, node: CallNode) -> Account | None:
         """Return the account of the runtime, or of an earlier one whose budget binds the tree."""
-        budget = self._guarding.earlier_budget(root_of(node).record.guards)
-        if self._common is not None or budget is None:
+        guards = self._guarding.earlier_budget(root_of(node).record.guards)
+        if self._common is not None or guards is None or guards.budget is None:
             return self._common
-        if budget not in self._earlier:
-            name = budget.name if self._is_shared else None
-            stored_as = None if name is None else _named_account(name)
-            self._earlier[budget] = Account(budget, None, stored_as=stored_as)
-        return self._earlier[budget]
+        name, budget = guards.paid_from, guards.budget
+        if self._is_shared:
+            # The store knows it, and this is only how one tree names it.
+            account = Account(budget, None, stored_as=name)
+        else:
+            account = self._earlier.setdefault(name, Account(budget, None))
+        if account.stored_as is None or budget.name is None:
+            self._count(account, name, node)
+        return account
+
+    def _count(self, account: Account, name: str, node: CallNode) -> None:
+        """Have what earlier processes have spent of *account* counted before its first request."""
+        if self.history_of is not None:
+            account.unread[node.tree.id] = partial(self.history_of, node.tree.id, name)
 
     def _stored_as(self, budget: Budget, node: CallNode, place: int) -> str | None:
         """Return the name of an account in a shared store, if other workers may spend of it."""
         if not self._is_shared:
             return None
         if budget.name is not None:
-            return _named_account(budget.name)
+            return named_account(budget.name)
         function = node.function
         if function not in self._has_remote:
             below = reachable(function.may_call)
@@ -159,7 +173,3 @@ def _raise(account: Account, owner: CallNode) -> None:
     """Raise a budget as people have done in an earlier process, or in the source of a fork."""
     if (more := (owner.record.budgets or {}).get(account.place)) is not None:
         account.budget = raised(account.budget, more)
-
-
-def _named_account(name: str) -> str:
-    return f"={name}"

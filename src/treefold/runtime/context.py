@@ -12,6 +12,7 @@ from treefold.core.agent_errors import AgentException
 from treefold.core.budget import Budget
 from treefold.core.call_keys import named
 from treefold.core.call_request import CallRequest
+from treefold.core.conversation import AgentConversation
 from treefold.core.deps import DepsSource
 from treefold.core.errors import InvalidValueError, NoParentSessionError, UsageError
 from treefold.core.frames import Frame
@@ -33,6 +34,8 @@ from treefold.runtime.graph import check_use
 from treefold.runtime.limits.leases import give_up_lease, usable_lease
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.questions.ask import ask
+from treefold.runtime.questions.sleep import sleep
+from treefold.runtime.questions.typed import Terms, ask_for, ask_text
 
 T = TypeVar("T")
 Q = ParamSpec("Q")
@@ -104,7 +107,7 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
     @property
     def has_ended(self) -> bool:
         """Whether its call has ended and can make no more calls."""
-        return self._node is not None and self._node.state.final
+        return self._node is not None and self._node.is_concluded
 
     def invoke(  # noqa: PLR0913 - options, each passed by name
         self,
@@ -186,8 +189,6 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         to: str = "",
         escalate: Mapping[str, float | timedelta | datetime] | None = None,
     ) -> Any:
-        from treefold.runtime.questions.typed import Terms, ask_for, ask_text  # noqa: PLC0415
-
         terms = Terms(default, expires, to, escalate or {})
         if isinstance(text, str):
             return await ask_text(self.node, text, choices, terms)
@@ -204,8 +205,6 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         await self._sleep(moment_of(time, "the time to sleep until"))
 
     async def _sleep(self, until: float) -> None:
-        from treefold.runtime.questions.sleep import sleep  # noqa: PLC0415 - few calls sleep
-
         # When the call is run again, its first sleep is the first of the process before.
         self._sleeps += 1
         await sleep(self.node, until, str(self._sleeps))
@@ -236,7 +235,6 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
 
     @property
     def conversation(self) -> Any:
-        from treefold.core.conversation import AgentConversation  # noqa: PLC0415 - only for agents
         from treefold.runtime.conversations.agent_node import (  # noqa: PLC0415 - only for agents
             AgentNode,
         )

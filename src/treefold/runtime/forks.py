@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -22,7 +22,6 @@ from treefold.core.events import (
     AgentEdited,
     CallRequested,
     Event,
-    GuardsAdded,
     GuardsLifted,
     QuestionAsked,
     TreeForked,
@@ -40,12 +39,9 @@ from treefold.core.forking import (
     still_open,
 )
 from treefold.core.function import Node
-from treefold.core.guards import Guards
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.shared_store import is_shared
 from treefold.core.value_codec import has_unserializable
 from treefold.core.work_engine import Ticket
-from treefold.runtime.calls.budgets import spent_in
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of
 from treefold.runtime.deps import give_deps
@@ -55,7 +51,7 @@ from treefold.runtime.durable.new_code import Fork
 from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.durable.tree_source import NewTree
 from treefold.runtime.engine import Engine
-from treefold.runtime.guarding import check_lifted, guards_in
+from treefold.runtime.guarding import check_lifted
 from treefold.runtime.readiness import model_of, why_unguarded, why_without_deps
 from treefold.runtime.recovery import Recovery
 
@@ -190,7 +186,6 @@ class Forks:
         asked = still_asked(shared)
         opened = still_open(shared, engine.version_of)
         bound = self._recovery.loader.added_guards(new.id, shared)
-        bound += self._budget_left(new.id, events, shared)
         if wanted.without:
             bound.append(GuardsLifted(new.id, forked.at, tuple(wanted.without)))
         own = [forked, *bound, *opened, *asked, *edits_of(changed, edit, forked.at)]
@@ -255,22 +250,6 @@ class Forks:
             budget=wanted.budget,
         )
 
-    def _budget_left(
-        self, fork: int, events: Sequence[Event], shared: Sequence[Event]
-    ) -> list[Event]:
-        """Return the event that limits a *fork* to what its source has left of a runtime's budget.
-
-        Otherwise each fork in a process without a budget of its own could spend all of it again.
-        """
-        budget = self._recovery.loader.guarding.earlier_budget(guards_in(shared))
-        if budget is None:
-            return []
-        spent, kept = spent_in(events), spent_in(shared)
-        left = budget.less(
-            spent.calls - kept.calls, spent.tokens - kept.tokens, spent.usd - kept.usd
-        )
-        return [] if left == budget else [GuardsAdded(fork, Guards(budget=left))]
-
     def _as_recorded(self, edit: Edit) -> Edit:
         """Return *edit* with its values as they would be read from the journal.
 
@@ -299,7 +278,7 @@ class Forks:
             raise InvalidValueError(f"this runtime has no model {model!r}; give it in models=")
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class _Wanted:
     """A fork that is to be made."""
 
@@ -313,7 +292,7 @@ class _Wanted:
     budget: Budget | None  # of its top-level call, instead of that of the source's
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class _Made:
     """A fork that was made, and is to be started."""
 

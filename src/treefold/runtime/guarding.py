@@ -9,16 +9,17 @@ journal is data, and must not choose which code runs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import Any, cast
+from uuid import uuid4
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import HookDecision, HookHandler, HookMatcher, Rules
 from treefold.core.errors import InvalidValueError, UsageError
 from treefold.core.events import CallRequested, Event, GuardsAdded, GuardsLifted
-from treefold.core.guards import Guards, HookGuard
+from treefold.core.fact import replace
+from treefold.core.guards import BUDGET, Guards, HookGuard, budget_in
 from treefold.core.record import CallRecord
 from treefold.core.reference import reference_to
 
@@ -42,6 +43,7 @@ class Guarding:
     ) -> None:
         self.rules = rules
         self._budget = budget
+        self._account = "" if budget is None or budget.name is not None else uuid4().hex
         given: list[HookHandler] = []
         self._modules: list[ModuleType] = []
         for one in sources:
@@ -77,7 +79,12 @@ class Guarding:
     def added(self, known: Sequence[Guards], version_of: VersionOf) -> Guards | None:
         """Return the guards of this runtime, unless they are among those *known* of a tree."""
         own = self._own(version_of)
-        return None if own == Guards() or own in known else own
+        if own == Guards() or own in known:
+            return None
+        # Each runtime has an account of its own; what else it records is often known.
+        spent_here = Guards(budget=own.budget, account=own.account)
+        rest = own.without([BUDGET])
+        return spent_here if rest in [one.without([BUDGET]) for one in known] else own
 
     def _own(self, version_of: VersionOf) -> Guards:
         rules = self.rules
@@ -89,6 +96,7 @@ class Guarding:
                 for guard, handler in self._hooks.items()
             ]),
             self._budget,
+            self._account,
         )
 
     # What binds a recorded tree
@@ -128,13 +136,12 @@ class Guarding:
         found = [(one, self._find(one)) for one in latest.values() if one.version]
         return [one.name for one, hook in found if hook and version_of(hook) != one.version]
 
-    def earlier_budget(self, known: Iterable[Guards]) -> Budget | None:
-        """Return the last budget of a runtime among the guards *known* of a tree, if it binds it.
+    def earlier_budget(self, known: Iterable[Guards]) -> Guards | None:
+        """Return the last of the guards *known* of a tree that has a budget, if it binds the tree.
 
         A runtime with a budget of its own has decided what may be spent.
         """
-        given = [guards.budget for guards in known if guards.budget is not None]
-        return given[-1] if given and self._budget is None else None
+        return budget_in(known) if self._budget is None else None
 
     def _find(self, guard: HookGuard) -> HookHandler | None:
         """Return the hook that *guard* names, if this process has it."""

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from treefold.core.call_request import CallRequest
+from treefold.core.commands import ExpireQuestion, write_command
 from treefold.core.errors import ClosedError, HeldBackError, StoreError, UsageError
 from treefold.core.events import Event
 from treefold.core.function import Function
@@ -23,10 +24,11 @@ from treefold.core.question import Answer, Question
 from treefold.core.shared_store import WorkerInfo, is_shared
 from treefold.core.store import Store, TreeRow, nonblocking
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.stage import Stage
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.deps import give_deps
-from treefold.runtime.durable.commands import write_command
 from treefold.runtime.durable.crash_trials import CrashTrials
+from treefold.runtime.durable.histories import history_of
 from treefold.runtime.durable.inbox import Inbox
 from treefold.runtime.durable.journal_events import JournalEvents
 from treefold.runtime.durable.journal_writer import JournalWriter
@@ -84,6 +86,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         if not is_shared(loader.store):
             self._board.timers.on_expiry = self._expire
         engine.use_journal(loader, self)
+        engine.accounts.history_of = partial(history_of, loader.store)
 
     # Resuming
 
@@ -141,7 +144,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
 
         The store decides: the expiry is posted there like an answer.
         """
-        body = write_command({"do": "expire", "id": question.id}, "a question")
+        body = write_command(ExpireQuestion(question.id))
         try:
             with nonblocking():
                 self.store.post(body, question=question.id)
@@ -230,7 +233,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         This does not wait for the store: a resumed call waits for it before it has any effect.
         """
         root = self._engine.loaded(tree)
-        if tree not in self.parked or (root is not None and root.is_ending):
+        if tree not in self.parked or (root is not None and root.stage is Stage.Ending):
             return
         try:
             self.resume_tree(tree)
@@ -315,7 +318,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
         Such a tree was started with a function that is not among those of the runtime, or with
         dependencies of its own.
         """
-        if root.has_ended or root.is_ending or root.task is not None:
+        if root.stage is not Stage.Requested:
             return
         is_unknown = self.learn(root, request)
         # In a shared store another process may run it, and otherwise it is delivered again.
@@ -474,11 +477,10 @@ def _recovery_in(
 
 def _worker_info(settings: WorkerSettings, functions: Iterable[str]) -> WorkerInfo:
     """Return what this process tells other processes about itself."""
-    host, process = platform.node(), os.getpid()
     return WorkerInfo(
-        name=settings.name or f"{host}-{process}",
-        host=host,
-        process=process,
+        name=settings.known_as,
+        host=platform.node(),
+        process=os.getpid(),
         functions=sorted(functions),
         queues=sorted(settings.queues),
     )

@@ -11,9 +11,19 @@ from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
 from treefold.core.address import address
-from treefold.core.budget import Budget, as_text, budget_of
+from treefold.core.budget import Budget, as_text
 from treefold.core.call_keys import of_continuation
 from treefold.core.call_request import CallRequest
+from treefold.core.commands import (
+    AnswerQuestion,
+    CancelCall,
+    ClaimQuestion,
+    Command,
+    ExpireQuestion,
+    ForkTree,
+    PauseCall,
+    ResumeCall,
+)
 from treefold.core.decisions import HookHandler, Hooks, Rules
 from treefold.core.deps import DepsSource
 from treefold.core.edit import Edit, edit_of
@@ -26,6 +36,7 @@ from treefold.core.errors import (
     UnknownQuestionError,
     UsageError,
 )
+from treefold.core.events import StopCause
 from treefold.core.frames import Frame
 from treefold.core.function import Function, Node, RunContext
 from treefold.core.notification import Notification
@@ -361,34 +372,31 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             log.warning("node:%d is left out: %s", id, error)
             return None
 
-    def _execute(self, command: Mapping[str, Any], message: int) -> None:
+    def _execute(self, command: Command, message: int) -> None:
         """Execute the command of an observer; *message* makes a repeated execution harmless.
 
         Raises:
             TreefoldError: it cannot be executed.
         """
         match command:
-            case {"do": "answer", "id": str(id), "text": str(text), "args": args}:
+            case AnswerQuestion(id, text, args):
                 self._services.board.answer(id, self._choice_for(id, text), args)
-            case {"do": "expire", "id": str(id)}:
+            case ExpireQuestion(id):
                 with suppress(UnknownQuestionError):  # its call has ended meanwhile
                     self._services.board.expire(id)
-            case {"do": "claim", "id": str()}:
+            case ClaimQuestion():
                 pass  # the process that claimed the question ended before it had answered
-            case {"do": "cancel", "node": int(node), "reason": str(reason), "cause": "abandoned"}:
+            case CancelCall(node, reason, StopCause.Abandoned):
                 found = self._engine.find(node)
                 found.loop_handle.run_sync(found.abandon, reason)
-            case {"do": "cancel", "node": int(node), "reason": str(reason)}:
+            case CancelCall(node, reason):
                 self.cancel(node, reason)
-            case {"do": "pause", "node": int(node), "reason": str(reason)}:
+            case PauseCall(node, reason):
                 self.pause(node, reason)
-            case {"do": "resume", "node": int(node)}:
-                without: Sequence[str] = command.get("without", ())
-                self._resume(self._engine.find(node), budget_of(command.get("budget")), without)
-            case {"do": "fork", "node": int(node), "at": at, "edit": edit, "key": str(key)}:
-                self._fork(node, at, edit_of(edit), key, command.get("without", ()))
-            case _:
-                raise InvalidValueError(f"unknown command {command!r}")
+            case ResumeCall(node, budget, without):
+                self._resume(self._engine.find(node), budget, without)
+            case ForkTree(node, key, at, edit, without):
+                self._fork(node, at, edit_of(edit), key, without)
 
     def _choice_for(self, id: str, text: str) -> str:
         """Return the choice that *text* stands for: observers see the choices redacted."""
@@ -726,6 +734,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             drain,
             asyncio.Event() if stop is None else stop,
         )
+
+    @property
+    def worker_settings(self) -> WorkerSettings:
+        """How this process takes part in a shared store.
+
+        Raises:
+            UsageError: the runtime has no shared store.
+        """
+        return self._shared_work("a worker").settings
 
     def worker_status(self) -> WorkerStatus:
         """Return how this process does as a worker of a shared store, for health checks.

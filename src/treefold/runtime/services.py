@@ -1,15 +1,13 @@
 """The objects that all calls of one runtime share."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from treefold.core.decisions import Rules
 from treefold.core.deps import DepsSource
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.runtime.calls.budgets import Account, Accounting
 from treefold.runtime.guarding import Guarding
 from treefold.runtime.limits.allowances import Allowances
-from treefold.runtime.limits.answer_sizes import AnswerSizes
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
 from treefold.runtime.past_runs import PastRuns
@@ -20,7 +18,7 @@ class SharedAllowances(Allowances, Accounting, Protocol):
     """What all workers of a shared store have together; see ``ClusterAllowances``."""
 
 
-@lazy_dataclass()
+@dataclass(slots=True)
 class Services:
     """Models, limits, permissions, dependencies, the account, the board, past runs of agents."""
 
@@ -30,7 +28,6 @@ class Services:
     deps: DepsSource | None = None
     account: Account | None = None
     shared: SharedAllowances | None = None  # of all workers of a shared store
-    answer_sizes: AnswerSizes = field(default_factory=AnswerSizes)
     pauses_on_provider_failure: bool = False
     pauses_on_tool_error: bool = False
     pauses_on_budget: bool = False

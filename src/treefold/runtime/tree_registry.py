@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
@@ -10,12 +11,14 @@ from weakref import WeakSet, WeakValueDictionary
 from treefold.core.address import address
 from treefold.core.errors import UsageError
 from treefold.core.states import NodeState
-from treefold.runtime.calls.node import CallNode, report_if_abandoned, report_if_unseen
+from treefold.runtime.calls.node import CallNode, report_if_unseen
 from treefold.runtime.calls.walk import is_parked, root_of, subtree
 from treefold.runtime.loops.cancellation import wait_until
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.trees.bags import SessionBag, close_all
 from treefold.runtime.trees.dependencies import Dependencies
+
+log = logging.getLogger(__name__)
 
 # The nodes of a tree refer to each other, and large texts in them do not make the garbage collector
 # run any earlier. So it is run whenever so many characters were recorded.
@@ -161,7 +164,7 @@ class TreeRegistry:
         if not self._keeps_finished:
             if not root.asked_for:
                 report_if_unseen(root)
-                report_if_abandoned(root)
+                _report_if_abandoned(root)
             self.forget(root)
         elif root.tree.journal is not None:
             self.drop(root)
@@ -234,3 +237,14 @@ async def _ended_or_parked(root: CallNode) -> None:
             await changed
         finally:
             root.tree.forget(wake)
+
+
+def _report_if_abandoned(node: CallNode) -> None:
+    """Log that the event loop ended before *node*, whose result was never asked for."""
+    if node.state is NodeState.Canceled and node.cancel_reason is None:
+        log.warning(
+            "%s was cancelled, because its event loop ended and nobody asked for its result: write"
+            " 'await', as in 'await %s.run(...)'",
+            node,
+            node.function.name,
+        )

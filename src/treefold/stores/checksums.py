@@ -10,9 +10,13 @@ from zlib import crc32
 
 from treefold.core.store import Call
 
-# Packing numbers is faster than formatting them as text.
-_EVENT: Final = Struct("<qqqqd")
-_CALL: Final = Struct("<qqqqqqqq")
+# Packing numbers is faster than formatting them as text; and a checksum is computed for each row
+# that is read, so each takes as few calls as possible.
+_pack_event: Final = Struct("<qqqqd").pack
+_pack_call: Final = Struct("<qqqqqqqq").pack
+_pack_time: Final = Struct("<qd").pack
+_pack_question: Final = Struct("<qq").pack
+_NEVER: Final = -1.0  # in the place of a time
 
 
 class DamagedRowError(Exception):
@@ -32,9 +36,8 @@ def of_event(  # noqa: PLR0913 - one for each column
     settled: str | None,
 ) -> int:
     """Return the checksum of an event; *place* is 0 if the database decides on it."""
-    numbers = _EVENT.pack(place, tree, node, number, -1.0 if at is None else at)
-    text = f"{kind} {state} {settled} {question} {body}"
-    return crc32(text.encode("utf-8", "surrogatepass"), crc32(numbers))
+    numbers = _pack_event(place, tree, node, number, _NEVER if at is None else at)
+    return _of(f"{kind} {state} {settled} {question} {body}", numbers)
 
 
 def of_call(node: int, tree: int, place: int, call: Call) -> int:
@@ -56,18 +59,18 @@ def of_call_columns(  # noqa: PLR0913 - one for each column
     key: str,
 ) -> int:
     """Return the checksum of a call, as it is in the database."""
-    numbers = _CALL.pack(node, tree, place, parent, index, idles, source, inherited)
-    return crc32(f"{function} {key}".encode("utf-8", "surrogatepass"), crc32(numbers))
+    numbers = _pack_call(node, tree, place, parent, index, idles, source, inherited)
+    return _of(f"{function} {key}", numbers)
 
 
 def of_state(node: int, state: str, ended: float | None) -> int:
     """Return the checksum of the state of a node, and of when it ended."""
-    return _of(f"{node} {state} {ended}")
+    return _of(state, _pack_time(node, _NEVER if ended is None else ended))
 
 
 def of_start(node: int, started: float | None) -> int | None:
     """Return the checksum of when a node started; None if it has not."""
-    return None if started is None else _of(f"{node} {started}")
+    return None if started is None else crc32(_pack_time(node, started))
 
 
 def of_text(hash: str, text: bytes) -> int:
@@ -77,12 +80,18 @@ def of_text(hash: str, text: bytes) -> int:
 
 def of_question(node: int, id: str, place: int) -> int:
     """Return the checksum of a pending question."""
-    return _of(f"{node} {place} {id}")
+    return _of(id, _pack_question(node, place))
 
 
 def of_timer(node: int, id: str, due: float, *, sleeps: bool) -> int:
     """Return the checksum of a timer."""
-    return _of(f"{node} {due!r} {int(sleeps)} {id}")
+    return _of(f"{int(sleeps)} {id}", _pack_time(node, due))
+
+
+def of_pending(id: str, node: int, tree: int, due: float | None, *, asks: bool) -> int:
+    """Return the checksum of a pending question, or of a sleep, that has a timer if it is due."""
+    numbers = _pack_time(node, _NEVER if due is None else due)
+    return _of(f"{tree} {int(asks)} {id}", numbers)
 
 
 def of_message(id: int, body: str, question: str | None) -> int:
@@ -95,5 +104,8 @@ def of_journal(id: str, place: int, node: int, number: int) -> int:
     return _of(f"{id} {place} {node} {number}")
 
 
-def _of(text: str) -> int:
-    return crc32(text.encode("utf-8", "surrogatepass"))
+def _of(text: str, numbers: bytes = b"") -> int:
+    try:
+        return crc32(text.encode(), crc32(numbers))
+    except UnicodeEncodeError:
+        return crc32(text.encode("utf-8", "surrogatepass"), crc32(numbers))

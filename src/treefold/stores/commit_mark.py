@@ -61,7 +61,7 @@ def encode_last(last: int) -> bytes:
 
 
 def decode_mark(content: bytes) -> CommitMark | None:
-    """Return the mark; None if there is none: older versions wrote the process id only."""
+    """Return the mark; None if there is none."""
     try:
         process, last, journal, file, boot, _ = content.decode("ascii").split("\n")
         return CommitMark(int(process), int(last), journal, file, boot)

@@ -27,6 +27,7 @@ from treefold.stores.checksums import DamagedRowError, of_journal
 from treefold.stores.commit_mark import check_complete, clear_mark, lock_file, read_mark
 from treefold.stores.schema import STATEMENTS, VERSION, written_statements
 from treefold.stores.urls import is_url, public_name
+from treefold.stores.versions import other_version
 
 SQLITE: Final = sqlite3.sqlite_version
 APPLICATION_ID: Final = 0x72616D66  # of files of this program; older than its name
@@ -270,17 +271,8 @@ class Database:
         created = connection.execute("SELECT sql FROM sqlite_master").fetchall()
         if owner != APPLICATION_ID and (owner or version or created):
             raise self._error("it is the database of another program; give another path")
-        if version > VERSION:
-            raise self._error(
-                f"a newer treefold has written it (version {version}, this one reads {VERSION}); "
-                "install that treefold, or give another path"
-            )
-        if 0 < version < VERSION:
-            raise self._error(
-                f"an older treefold has written it (version {version}, this one reads {VERSION});"
-                " give another path, and have that treefold write its runs to files for 'treefold"
-                " import': treefold export RUN --tree FILE"
-            )
+        if version not in {0, VERSION}:
+            raise self._error(other_version(version, VERSION, "give another path"))
         known = written_statements() if version else set[str]()
         if not known <= {sql.strip() for (sql,) in created if sql is not None}:
             raise self.damaged("its tables are not those that treefold created")

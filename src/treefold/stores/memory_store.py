@@ -7,17 +7,17 @@ import weakref
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
 from typing import Final, Self
 
 from treefold.core.errors import StoreError, UnknownNodeError
+from treefold.core.fact import replace
 from treefold.core.question import Question
 from treefold.core.sessions import Sessions
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry, Message, TreeRow
-from treefold.stores.deprecated import FormerNames
 from treefold.stores.errors import (
     fenced_error,
     forked_error,
@@ -39,7 +39,7 @@ class _Node:
     status: NodeStatus = field(default_factory=NodeStatus)
 
 
-class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
+class MemoryStore:  # noqa: PLR0904 - the contract has as many
     """A journal, and saved chats, that are gone with this object; ``close`` only ends ownership.
 
     Example:
@@ -146,6 +146,10 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
     def find_key(self, key: str) -> int | None:
         with self._lock:
             return self._keys.get((0, key))
+
+    def forks(self, tree: int) -> list[int]:
+        with self._lock:
+            return sorted(id for id, top in self._tops() if top.call.source == tree)
 
     def length(self, node: int) -> int:
         with self._lock:

@@ -2,9 +2,8 @@
 
 import os
 
-from treefold.core.errors import StoreError, UsageError
+from treefold.core.errors import InvalidValueError, StoreError, UsageError
 from treefold.core.store import Store
-from treefold.stores.deprecated import checked_store
 from treefold.stores.urls import is_url
 
 Source = Store | str | os.PathLike[str]
@@ -22,7 +21,9 @@ def open_store(source: Source, *, create: bool = True) -> Store:
         InvalidValueError: *source* is nothing of that kind.
     """
     if not isinstance(source, str | os.PathLike):
-        return checked_store(source)
+        if not hasattr(source, "acquire"):
+            raise InvalidValueError(f"store must be the path of a file or a Store, got {source!r}")
+        return source
     path = os.fspath(source)
     if is_url(path):
         return _open_url(path, create=create)

@@ -5,8 +5,10 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from treefold.core import version_1
-from treefold.core.question import Escalation, Question, QuestionKind
+import msgspec
+
+from treefold.core.fact import convert, decode
+from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry
 from treefold.stores.checksums import (
@@ -74,10 +76,8 @@ PAST_RUNS: Final = """
     ORDER BY runs.ended, runs.id, called.started
 """
 
-# Attributes of a question that most do not have.
-_MORE: Final = ("form", "default", "expires", "to", "notified", "deadline")
 _NO_TEXTS: Final[dict[str, str]] = {}  # shared by all entries: creating many dicts is slow
-_STATES: Final[dict[str, NodeState]] = {state.value: state for state in NodeState}
+STATES: Final[dict[str, NodeState]] = {state.value: state for state in NodeState}
 
 
 class Top(NamedTuple):
@@ -162,7 +162,10 @@ def check_call(row: Sequence[Any]) -> tuple[str, str]:
         DamagedRowError: it has a wrong checksum.
     """
     id, seq, tree, parent, index, idles, source, inherited, function, key, crc = row
-    function, key = decode_text(function), decode_text(key)
+    if type(function) is not str:
+        function = decode_text(function)
+    if type(key) is not str:
+        key = decode_text(key)
     try:
         found = of_call_columns(
             id, tree, seq, parent, index, idles, source, inherited, function, key
@@ -174,14 +177,16 @@ def check_call(row: Sequence[Any]) -> tuple[str, str]:
     return function, key
 
 
-def top_of_row(row: Sequence[Any]) -> Top:
+def top_of_row(row: Sequence[Any], *, checked: bool) -> Top:
     """Return a top-level call; the columns are those of NODE.
+
+    Its call is not checked if it was *checked* already.
 
     Raises:
         DamagedRowError: it has a wrong checksum.
     """
     *about, state, ended, state_crc, started, started_crc = row
-    function, key = check_call(about)
+    function, key = map(decode_text, about[8:10]) if checked else check_call(about)
     id, number, source = row[0], row[4], row[6]
     if of_state(id, state, ended) != state_crc or of_start(id, started) != started_crc:
         raise _wrong(f"the state of node:{id}")
@@ -262,7 +267,7 @@ def entry_of_row(row: Sequence[Any], call: Call | None) -> Entry:
         body=body,
         texts=_NO_TEXTS,
         call=call,
-        state=None if state is None else _STATES[state],
+        state=None if state is None else STATES[state],
         question=None if question is None else load_question(question),
         settled=settled,
         at=at,
@@ -290,29 +295,18 @@ def _wrong(what: str) -> DamagedRowError:
 
 def dump_question(question: Question) -> str:
     """Return a question as JSON."""
-    fields = [question.id, question.node_id, question.kind, question.text, question.choices]
-    more = {name: value for name in _MORE if (value := getattr(question, name))}
-    if question.escalations:
-        more["escalations"] = [[one.at, one.to] for one in question.escalations]
-    return json.dumps([*fields, question.key, more] if more else [*fields, question.key])
+    try:
+        return msgspec.json.encode(question).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which has to be escaped
+        return json.dumps(msgspec.to_builtins(question))
 
 
 def load_question(json_text: str) -> Question:
     """Return the question that was written as *json_text*."""
-    id, node, kind, text, choices, *rest = json.loads(json_text)
-    key = rest[0] if rest else None
-    more: dict[str, Any] = rest[1] if len(rest) > 1 else {}
-    if "escalations" in more:
-        more["escalations"] = tuple(Escalation(*one) for one in more["escalations"])
-    return Question(
-        id=id,
-        node_id=node,
-        kind=QuestionKind(kind),
-        text=text,
-        choices=tuple(choices),
-        key=version_1.key_of_question(QuestionKind(kind), text) if key is None else key,
-        **more,
-    )
+    try:
+        return decode(json_text, Question)
+    except msgspec.DecodeError:  # a lone surrogate
+        return convert(json.loads(json_text), Question)
 
 
 def pack_hash(hash: str) -> str | bytes:

@@ -7,11 +7,12 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any, Final, Protocol
+
+from msgspec.structs import asdict
 
 from treefold.core.errors import (
     DuplicateNameError,

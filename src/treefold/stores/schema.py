@@ -141,7 +141,7 @@ _PAST_RUNS: Final = (
     """,
 )
 
-VERSION: Final = 4  # of the tables
+VERSION: Final = 5  # of the tables and of the bodies in them
 STATEMENTS: Final = (*_SESSIONS, *_JOURNAL, *_TIMERS, *_PAST_RUNS)
 
 

@@ -6,37 +6,28 @@ exported together with the trees that it was forked from.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
+import msgspec
+
 from treefold.core.call_keys import is_continuation, of_continuation
 from treefold.core.errors import FencedError, StoreError, UnknownNodeError
 from treefold.core.events import TreeImported
+from treefold.core.fact import convert, replace
 from treefold.core.journaling import entry_of
-from treefold.core.question import Escalation, Question, QuestionKind
+from treefold.core.question import Question
 from treefold.core.shared_store import Batch, SharedStore, is_shared
-from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry, Store
 from treefold.core.value_codec import ValueEncoder, texts_in
 from treefold.stores.private_file import write_file
+from treefold.stores.versions import other_version
 
 FORMAT: Final = "treefold journal"
-_ANY_FORMAT: Final = " journal"  # the ending; older files have another name before it
-VERSION: Final = 1
+VERSION: Final = 2
 
 _MAX_INTEGER: Final = 2**53  # that every JSON library represents exactly
-_CALL: Final = {
-    **dict.fromkeys(("parent", "index", "source", "inherited"), int),
-    **dict.fromkeys(("key", "function"), str),
-    "idles": bool,
-}
-_ENTRY: Final = {
-    **dict.fromkeys(("tree", "node", "number"), int),
-    **dict.fromkeys(("kind", "body", "settled"), str),
-    "at": int | float,
-}
 
 
 def export_tree(store: Store, tree: int, path: str | Path) -> None:
@@ -81,7 +72,7 @@ def import_tree(store: Store, path: str | Path) -> int:
     give the same ids to its own calls; neither applies to a store with several owners.
 
     Raises:
-        StoreError: the file cannot be read, is damaged, or is from a newer version.
+        StoreError: the file cannot be read, is damaged, or is of another version.
         UsageError: ``acquire`` was not called.
 
     Example:
@@ -183,9 +174,8 @@ def _hashes(store: Store, entry: Entry) -> list[str]:
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
-    """Return an entry as JSON data, without empty fields, its texts and its position."""
-    fields = {name: value for name, value in asdict(entry).items() if value is not None}
-    return {name: value for name, value in fields.items() if name not in {"texts", "seq"}}
+    """Return an entry as JSON data, without its texts and its position."""
+    return msgspec.to_builtins(replace(entry, texts={}, seq=0))
 
 
 def _line(data: Mapping[str, Any]) -> bytes:
@@ -229,47 +219,30 @@ def _read(content: bytes) -> tuple[int, list[Entry]]:
 def _header(line: bytes) -> dict[str, Any]:
     try:
         header = json.loads(line)
-        version = header["version"] if header["format"].endswith(_ANY_FORMAT) else None
+        version = header["version"] if header["format"] == FORMAT else None
     except (AttributeError, KeyError, TypeError, ValueError):
         header, version = {"version": None}, None
     if not isinstance(version, int):
         raise ValueError("it is not an exported tree; give the path of another file")  # noqa: TRY004 - of the file
-    if version > VERSION:
-        raise ValueError(
-            f"a newer treefold has written it (version {version}, this one knows {VERSION}); "
-            "install that treefold"
-        )
+    if version != VERSION:
+        raise ValueError(other_version(version, VERSION, "export the run again with this one"))
     return header
 
 
 def _entry(data: dict[str, Any], texts: Mapping[str, str]) -> Entry:
-    fields = dict(data)
-    _check_types(fields, _ENTRY)
-    if "call" in fields:
-        _check_types(fields["call"], _CALL)
-        fields["call"] = Call(**fields["call"])
-    if "state" in fields:
-        fields["state"] = NodeState(fields["state"])
-    if "question" in fields:
-        question = fields["question"]
-        kind, choices = QuestionKind(question["kind"]), tuple(question["choices"])
-        later = tuple(Escalation(**one) for one in question.get("escalations", ()))
-        fields["question"] = Question(
-            **question | {"kind": kind, "choices": choices, "escalations": later}
-        )
-    return Entry(**fields, texts=texts)
-
-
-def _check_types(fields: Mapping[str, Any], types: Mapping[str, Any]) -> None:
-    """Raise ValueError if a field is not of its type."""
-    for name, kind in types.items():
-        value = fields.get(name)
-        too_large = kind is int and isinstance(value, int) and not -1 < value < _MAX_INTEGER
-        if not isinstance(value, kind | None) or too_large:
-            raise ValueError(f"{value!r} is not a valid {name} of an entry")
+    entry = replace(convert(data, Entry), texts=texts)
+    call = entry.call
+    numbers = [entry.tree, entry.node, entry.number]
+    numbers += [] if call is None else [call.parent, call.index, call.source, call.inherited]
+    for number in numbers:
+        if not 0 <= number < _MAX_INTEGER:
+            raise ValueError(f"{number} is not a valid number in an entry")
+    return entry
 
 
 def _message(error: Exception) -> str:
+    if isinstance(error, msgspec.ValidationError):
+        return f"it has invalid data ({error})"
     return str(error) if type(error) is ValueError else f"it has invalid data ({error!r})"
 
 

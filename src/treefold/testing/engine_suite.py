@@ -65,7 +65,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_a_worker_that_waits_gets_what_is_submitted(self) -> None:
         async def test(engine: WorkEngine) -> None:
-            async def submit(worker: Worker) -> None:
+            async def submit(worker: SuiteWorker) -> None:
                 for node in (1, 2, 3):
                     await engine.submit(drive(node))
                     await worker.until(lambda node=node: worker.taken == [*range(1, node + 1)])
@@ -94,7 +94,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_what_runs_is_delivered_again_if_it_is_submitted_again(self) -> None:
         async def test(engine: WorkEngine) -> None:
-            async def submit(worker: Worker) -> None:
+            async def submit(worker: SuiteWorker) -> None:
                 for count in (1, 2, 3):
                     await engine.submit(drive(1))
                     await worker.until(lambda count=count: worker.running == count)
@@ -160,7 +160,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_withdrawing_a_drive_that_runs_does_not_disturb_it(self) -> None:
         async def test(engine: WorkEngine) -> None:
-            async def withdraw(worker: Worker) -> None:
+            async def withdraw(worker: SuiteWorker) -> None:
                 await worker.until(lambda: worker.running == 1)
                 await engine.withdraw(1)
                 await asyncio.sleep(self.quiet)
@@ -222,7 +222,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             await self._depth(engine, [QUEUE], Depth(queued=3))
             await self._depth(engine, [QUEUE, OTHER_QUEUE], Depth(queued=4))
 
-            async def look(worker: Worker) -> None:
+            async def look(worker: SuiteWorker) -> None:
                 await worker.until(lambda: worker.running == 2)
                 await self._depth(engine, [QUEUE], Depth(queued=1, running=2))
                 worker.let_go.set()
@@ -280,7 +280,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
         async def test(engine: WorkEngine) -> None:
             await engine.submit(drive(1))
 
-            async def stop(worker: Worker) -> None:
+            async def stop(worker: SuiteWorker) -> None:
                 await worker.until(lambda: worker.running == 1)
                 worker.stop.set()
                 await engine.submit(drive(2))
@@ -297,7 +297,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
     def test_a_worker_that_is_told_to_stop_at_once_gets_nothing(self) -> None:
         async def test(engine: WorkEngine) -> None:
             await engine.submit(drive(1))
-            worker = Worker(self.patience)
+            worker = SuiteWorker(self.patience)
             worker.stop.set()
             async with asyncio.timeout(self.patience):
                 await engine.work(worker.take, queues=[QUEUE], slots=1, stop=worker.stop)
@@ -310,7 +310,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
         async def test(engine: WorkEngine) -> None:
             for node in (1, 2, 3):
                 await engine.submit(drive(node))
-            worker = Worker(self.patience, held=True)
+            worker = SuiteWorker(self.patience, held=True)
             async with asyncio.TaskGroup() as group:
                 work = group.create_task(
                     engine.work(worker.take, queues=[QUEUE], slots=2, stop=worker.stop)
@@ -327,7 +327,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_two_workers_share_the_work(self) -> None:
         async def test(engine: WorkEngine) -> None:
-            workers = [Worker(self.patience, held=True) for _ in range(2)]
+            workers = [SuiteWorker(self.patience, held=True) for _ in range(2)]
             async with self._same(engine) as other, asyncio.TaskGroup() as group:
                 for worker, one in zip(workers, (engine, other), strict=True):
                     group.create_task(
@@ -346,7 +346,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_of_200_drives_each_is_delivered(self) -> None:
         async def test(engine: WorkEngine) -> None:
-            async def submit(_: Worker) -> None:
+            async def submit(_: SuiteWorker) -> None:
                 async with asyncio.TaskGroup() as group:
                     for first in range(4):
                         group.create_task(submit_all(engine, range(first, 200, 4)))
@@ -397,15 +397,15 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
         engine: WorkEngine,
         *,
         until: int = 0,
-        meanwhile: Callable[["Worker"], Awaitable[None]] | None = None,
+        meanwhile: Callable[["SuiteWorker"], Awaitable[None]] | None = None,
         queues: Collection[str] = (QUEUE,),
         slots: int = 4,
         held: bool = False,
         seconds: float = 0.0,
         answers: Sequence[Taken | BaseException] = (),
-    ) -> "Worker":
+    ) -> "SuiteWorker":
         """Work until so many drives have ended and *meanwhile* has returned, and nothing comes."""
-        worker = Worker(self.patience, held=held, seconds=seconds, answers=answers)
+        worker = SuiteWorker(self.patience, held=held, seconds=seconds, answers=answers)
         async with asyncio.TaskGroup() as group:
             group.create_task(
                 engine.work(worker.take, queues=queues, slots=slots, stop=worker.stop)
@@ -431,7 +431,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
         return found.queued + found.running == expected.queued + expected.running
 
 
-class Worker:
+class SuiteWorker:
     """Takes drives, and remembers them.
 
     Args:

@@ -78,6 +78,8 @@ class RecordedModel(PlaceholderModel):
         self.sent = sent
         self.answered = answered
         self.responses: list[ResponseCompleted] = []
+        # Those of earlier calls, which a turn of a chat continues.
+        self.before: Sequence[Exchange] = ()
         self.cost: Decimal | None = None  # of the last request
 
     def price(self, usage: TokenUsage) -> Decimal | None:
@@ -92,28 +94,19 @@ class RecordedModel(PlaceholderModel):
         *,
         exchanges: Sequence[Exchange] = (),
     ) -> Session:
-        before = exchanges[: len(exchanges) - len(self.responses)]
-        return RecordedSession(self, system, [function.name for function in functions], before)
+        if not self.responses:
+            self.before = exchanges
+        return RecordedSession(self, system, [function.name for function in functions])
 
 
 class RecordedSession(Session):
-    """The conversation of one call; opened again, it is the same conversation.
+    """The conversation of one call; opened again, it is the same conversation."""
 
-    *before* are the exchanges of earlier calls, which a turn of a chat continues.
-    """
-
-    def __init__(
-        self,
-        model: RecordedModel,
-        system: str,
-        functions: Sequence[str],
-        before: Sequence[Exchange],
-    ) -> None:
+    def __init__(self, model: RecordedModel, system: str, functions: Sequence[str]) -> None:
         self._model = model
         self._system = system
         self._functions = functions
-        self._before = before
-        self._parts_before = read_exchanges(before)
+        self._parts_before = read_exchanges(model.before)
 
     async def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
         model = self._model
@@ -134,7 +127,7 @@ class RecordedSession(Session):
 
     @property
     def exchanges(self) -> Sequence[Exchange]:
-        return [*self._before, *(response.exchange for response in self._model.responses)]
+        return [*self._model.before, *(response.exchange for response in self._model.responses)]
 
     @property
     def transcript(self) -> Sequence[TranscriptPart]:

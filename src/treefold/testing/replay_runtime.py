@@ -266,7 +266,7 @@ class ReplayRuntime(Runtime):
     async def saved(self, node: Node) -> None:
         """Wait until it is the turn of *node* to end, if it is about to end."""
         call = self._recording.calls.get(node.id)
-        is_ending = isinstance(node, CallNode) and node.concluded
+        is_ending = isinstance(node, CallNode) and node.is_concluded
         if is_ending and call is not None and call.end is not None:
             await self._order.at(call.end)
 

@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from treefold.core.errors import FencedError, StoreError, UnknownNodeError, UsageError
+from treefold.core.fact import replace
 from treefold.core.shared_store import (
     Batch,
     Load,

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest import SkipTest
 
@@ -23,6 +22,7 @@ from treefold.core.errors import (
     UsageError,
 )
 from treefold.core.exchange import Exchange, Finish
+from treefold.core.fact import replace
 from treefold.core.question import Escalation, Question, QuestionKind
 from treefold.core.sessions import SavedSession, Sessions
 from treefold.core.states import NodeState
@@ -218,6 +218,7 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             )
             found = [store.find(node=node) for node in range(10)]
             assert found == [None, 1, 1, 3, 3, 3, 3, 7, 3, None]
+            assert [store.forks(tree) for tree in (1, 3, 7, 9)] == [[3], [], [], []]
 
     def test_the_key_of_a_top_level_call_finds_its_tree(self) -> None:
         with self._owned() as store:

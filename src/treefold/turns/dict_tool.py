@@ -15,13 +15,13 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Concatenate, Final, Generic, cast, overload
 
 from treefold.core.errors import DefinitionError
 from treefold.core.function import Function, R_co, RunContext, T
 from treefold.core.json_schema import read_parameters
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.parameter import JsonSchema, Parameter
 from treefold.core.parameters import REST, Parameters
 from treefold.core.signature import Kind, Signature, name_of
@@ -98,7 +98,7 @@ class DictTool(Tool[..., C_co, R_co], Generic[C_co, R_co]):
 Tool.dict_tool = DictTool
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class DictToolDefinition:
     """The arguments of ``@tool("name", "description", {...})``."""
 

@@ -3,16 +3,16 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Self
 
 from treefold.core.errors import InvalidValueError, UnregisteredError
 from treefold.core.function import Injected, checked_tags
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.plain import required_key, to_plain
 from treefold.turns.hooks import ContextPoolHook, ContextQueueHook, Hook, HookPoint, fire
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class ContextItem:
     """A value to remember. Returned by a tool, it is stored by the agent that ran the tool.
 

@@ -2,13 +2,12 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
 from treefold.core.errors import DefinitionError
 from treefold.core.function import Ask, Function
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.signature import Kind, name_of
 from treefold.core.suggestions import did_you_mean
 
@@ -33,7 +32,7 @@ class ToolType(Enum):
     COMPLETION_CHECK = "completion_check"
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class ToolOptions:
     """The options of ``@tool(...)``; every other keyword is a fixed argument."""
 

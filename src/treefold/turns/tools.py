@@ -14,6 +14,7 @@ from collections.abc import (
 )
 from contextlib import aclosing, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar, Concatenate, Generic, Self, TypeAlias, cast, overload
@@ -27,7 +28,6 @@ from treefold.core.errors import (
     UsageError,
 )
 from treefold.core.function import Ask, Function, P, Q, R_co, RunContext, T
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.origin import origin_of
 from treefold.core.signature import Kind, Signature, name_of, underlying
 from treefold.runtime.ambient import current_context
@@ -53,7 +53,7 @@ _lock_owners: ContextVar[frozenset[object]] = ContextVar(
 )
 
 
-@lazy_dataclass()
+@dataclass(slots=True)
 class ToolMetadata:
     """Name and docstring of a tool, and when it last ran.
 

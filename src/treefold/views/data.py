@@ -35,7 +35,7 @@ from treefold.views.flame import By, flame_of
 from treefold.views.fork_plan import ForkPlan
 from treefold.views.liveness import state_of
 from treefold.views.text import printable, short
-from treefold.views.timing import KINDS, Kind, Span, Spent, Timing, Totals, timing_of, totals_of
+from treefold.views.timing import KINDS, Kind, Span, TimeSpent, Timing, Totals, timing_of, totals_of
 from treefold.views.words import arguments_in_words, in_words
 
 LIMIT: Final = 20_000  # characters of a text, unless all of it is requested
@@ -261,8 +261,6 @@ def _part(part: TranscriptPart, call: NodeView | None, limit: int | None) -> dic
         case ToolResult():
             id, error = encodable(part.tool_use_id), part.is_error
             return {"kind": "result", **shown, "id": id, "error": error, **made}
-        case _:
-            return {"kind": "text", **shown}
 
 
 def _text_of(part: TranscriptPart) -> str:
@@ -275,8 +273,6 @@ def _text_of(part: TranscriptPart) -> str:
             return json.dumps(as_data(dict(part.args)), ensure_ascii=False)
         case ToolResult():
             return part.content
-        case _:
-            return repr(part)
 
 
 # Runs
@@ -421,7 +417,7 @@ def _split(seconds: Mapping[Kind, float]) -> dict[str, float]:
     return {kind: round(seconds[kind], 6) for kind in KINDS if kind != "calls"}
 
 
-def _spent(one: Spent) -> dict[str, Any]:
+def _spent(one: TimeSpent) -> dict[str, Any]:
     return {
         "name": _line(one.name),
         "calls": one.calls,

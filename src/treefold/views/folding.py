@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from treefold.core.states import NodeState
 from treefold.core.views import NodeView
-from treefold.views.parallel import Place, places_in
+from treefold.views.parallel import LanePlace, places_in
 
 _MOST_MISSES: Final = 20  # candidates that do not fit, before the others are skipped
 _ENDED_GROUP, _OPEN_GROUP, _WAITING_GROUP = range(3)  # hidden siblings of a group share a line
@@ -100,7 +100,7 @@ class CallRow:
 
     lead: str
     view: NodeView
-    place: Place | None = None
+    place: LanePlace | None = None
     hidden: int = 0
 
 
@@ -206,7 +206,7 @@ def _folds(view: NodeView) -> int:
 
 def _rows(top: NodeView, shown: set[int] | None, counter: CallCounter) -> Iterator[Row]:
     """Yield the lines of the calls whose ids are in *shown*; None for all calls."""
-    stack: list[tuple[NodeView | Counter[NodeState], str, str, Place | None]]
+    stack: list[tuple[NodeView | Counter[NodeState], str, str, LanePlace | None]]
     stack = [(top, "", "", None)]
     while stack:
         one, lead, below, place = stack.pop()

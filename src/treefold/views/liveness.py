@@ -5,10 +5,10 @@ the journal until a process picks it up: until then the call still has its quest
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from treefold.core.fact import replace
 from treefold.core.frames import INTERRUPTED
 from treefold.core.question import Question
 from treefold.core.views import NodeView
@@ -18,7 +18,7 @@ WHEN_RESUMED: Final = "interrupted; it resumes when its program is started again
 ANSWERED: Final = "answered; it resumes when its program runs"
 
 
-class JournalReader(Protocol):
+class ReadJournal(Protocol):
     """The part of an observer that is needed here."""
 
     def interrupted(self) -> Mapping[int, float]: ...
@@ -38,7 +38,7 @@ def end_of(view: NodeView, now: datetime) -> datetime:
     return view.ended_at or view.interrupted_at or now
 
 
-def up_to_date(journal: JournalReader, view: NodeView) -> NodeView:
+def up_to_date(journal: ReadJournal, view: NodeView) -> NodeView:
     """Return *view* with its interrupted calls, and without questions that are answered."""
     view = with_interruption(view, journal.interrupted(), journal.tree_of(view.id))
     return with_answers(view, {question.id for question in journal.questions()})

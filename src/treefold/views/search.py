@@ -52,8 +52,6 @@ def _texts_of(view: NodeView) -> Iterator[str]:
                 yield part.content
             case UserText() | ModelText() | ThinkingPart():
                 yield part.text
-            case _:
-                pass
 
 
 def _texts_in(value: Any) -> Iterator[str]:

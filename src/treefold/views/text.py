@@ -14,7 +14,7 @@ from treefold.core.states import NodeState
 from treefold.core.truncation import truncate, truncated_repr
 from treefold.core.views import NodeView
 from treefold.views.liveness import end_of
-from treefold.views.parallel import Place, numbered, places_in
+from treefold.views.parallel import LanePlace, numbered, places_in
 
 SIGNS: Final = {
     NodeState.Waiting: "·",
@@ -48,7 +48,7 @@ def render(
         ...     node = runtime.invoke(CodeFunction(callable=add), {"a": 1, "b": 2})
         ...     _ = node.result()
         ...     print(render(runtime.get_view(node.id)))
-        ✓ 1 add(a=1, b=2) → 3  0.0 s
+        ✓ 1 add(a=1, b=2) → 3  ... s
     """
     now = now or datetime.now(UTC)
     lines = _lines(view, width, now)
@@ -59,7 +59,7 @@ def render(
 
 
 def _lines(top: NodeView, width: int, now: datetime) -> Iterator[str]:
-    stack: list[tuple[NodeView, str, str, Place | None]] = [(top, "", "", None)]
+    stack: list[tuple[NodeView, str, str, LanePlace | None]] = [(top, "", "", None)]
     while stack:
         view, lead, below, place = stack.pop()
         time = _time(view, now)
@@ -77,7 +77,7 @@ def _lines(top: NodeView, width: int, now: datetime) -> Iterator[str]:
         )
 
 
-def _line(view: NodeView, place: Place | None) -> str:
+def _line(view: NodeView, place: LanePlace | None) -> str:
     room = 60 if view.exception is None else 20  # the reason of a failure matters more
     args = ", ".join(f"{_name(name)}={short(value, room)}" for name, value in view.inputs.items())
     line = f"{sign_of(view)} {numbered(view.path, place)} {_name(view.fn)}({args})"

@@ -252,7 +252,7 @@ def _own_steps(view: NodeView, own: list[Stretch], spans: list[Span]) -> list[Pa
 
 
 @dataclass(slots=True)
-class Spent:
+class TimeSpent:
     """What calls took together; their own time, without that of the calls that they made.
 
     Attributes:
@@ -290,8 +290,8 @@ class Totals:
         self.calls = 0
         self.seconds = 0.0  # of the runs, one after another
         self.split: dict[Kind, float] = dict.fromkeys(KINDS, 0.0)
-        self._functions: dict[str, Spent] = {}
-        self._models: dict[str, Spent] = {}
+        self._functions: dict[str, TimeSpent] = {}
+        self._models: dict[str, TimeSpent] = {}
 
     def add(self, top: NodeView, timing: Timing) -> None:
         """Add one run."""
@@ -302,22 +302,22 @@ class Totals:
         for view in _walk(top):
             self.calls += 1
             spans = timing.spans[view.id]
-            self._functions.setdefault(view.fn, Spent(view.fn)).add(view, spans)
+            self._functions.setdefault(view.fn, TimeSpent(view.fn)).add(view, spans)
             if view.model is not None:
-                self._models.setdefault(view.model, Spent(view.model)).add(view, spans)
+                self._models.setdefault(view.model, TimeSpent(view.model)).add(view, spans)
 
     @property
-    def functions(self) -> list[Spent]:
+    def functions(self) -> list[TimeSpent]:
         """By function, the most time first."""
         return _ranked(self._functions)
 
     @property
-    def models(self) -> list[Spent]:
+    def models(self) -> list[TimeSpent]:
         """By model, the most time first; the time of agents, as far as it is their own."""
         return _ranked(self._models)
 
 
-def _ranked(spent: Mapping[str, Spent]) -> list[Spent]:
+def _ranked(spent: Mapping[str, TimeSpent]) -> list[TimeSpent]:
     return sorted(spent.values(), key=lambda one: (-one.time, -one.tokens, one.name))
 
 

@@ -6,7 +6,7 @@ the request has ended. Only open calls are kept in memory.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from opentelemetry.trace import Link, Span, SpanKind
@@ -32,6 +32,7 @@ from treefold.core.events import (
     QuestionSettled,
     TreeForked,
 )
+from treefold.core.fact import replace
 from treefold.core.states import NodeState
 from treefold.core.usage import TokenUsage
 from treefold.views import conventions

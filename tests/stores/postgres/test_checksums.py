@@ -1,7 +1,6 @@
 """Rows of a journal in PostgreSQL that do not say any more what was written."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -9,16 +8,18 @@ import pytest
 
 from shared_stores import LEASE, info
 from treefold import NodeState, StoreError
+from treefold.core.fact import replace
 from treefold.stores import Batch, Ownership
 from treefold.stores.postgres import PostgresStore
-from treefold.testing.store_suite import asks, called, changed, ended, noted
+from treefold.testing.store_suite import a_question, asks, called, changed, ended, noted
 
 # Columns that nothing is read from, or that only the server works with.
 UNREAD = {
     "events": {"place"},
     "nodes": {"open"},
-    # Whether it asks a person, and when it is due, is repeated from its event to find it quickly.
-    "questions": {"tree", "place", "number", "asks", "due"},
+    # Whether it asks a person is repeated from its event to find it quickly.
+    "questions": {"place", "number", "asks"},
+    "inbox": {"id", "token"},
     "texts": {"tree"},
 }
 OTHERS: dict[str, Callable[[Any], list[Any]]] = {
@@ -37,6 +38,7 @@ def store(postgres_url: str) -> PostgresStore:
     store.join(info(), lease=LEASE)
     store.reserve(20, 5)
     at = 1767225600.5
+    later = replace(a_question("11-2"), expires=at + 3600)
     first = [
         called(1, key="=nightly", index=1),
         replace(changed(1, 2, NodeState.Running), at=at),
@@ -50,10 +52,13 @@ def store(postgres_url: str) -> PostgresStore:
         replace(changed(9, 2, NodeState.Running), at=at),
         called(11, tree=9, parent=9, key="b"),
         asks("11-1", 2, tree=9),
+        replace(asks("11-2", 3, tree=9), question=later),
     ]
     for entries in (first, second):
         tree = entries[0].tree
         store.append_batches([Batch(ownership=Ownership(tree, tree, 1), entries=entries)])
+    store.post_to(9, '{"do":"cancel","node":9}')
+    store.post('{"do":"answer","id":"11-1"}', question="11-1")
     return store
 
 
@@ -64,6 +69,7 @@ def seen(store: PostgresStore) -> dict[str, Any]:
         "trees": [replace(tree, owner=None, driven=False) for tree in trees],
         "questions": store.questions(answered=True),
         "pending": store.pending(9),
+        "inbox": [store.inbox(), store.inbox_of([9])],
         "found": [store.find(node=node) for node in (1, 2, 9, 10, 11)],
         "all": store.find_all([1, 2, 9, 11]),
         "keys": [store.find_key(key) for key in ("=nightly", "#9")],

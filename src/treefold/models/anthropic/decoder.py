@@ -25,6 +25,7 @@ from treefold.models.json_text import (
     parse_json_object,
     to_json,
 )
+from treefold.models.profiles import Profile
 from treefold.models.sse import BrokenStreamError
 
 _FINISHES: Final = {
@@ -86,8 +87,8 @@ class _Block:
 class AnthropicDecoder(Decoder):
     """Decodes one streamed message."""
 
-    def __init__(self, max_calls: int | None = None) -> None:
-        super().__init__(max_calls)
+    def __init__(self, profile: Profile) -> None:
+        super().__init__(profile)
         self._blocks: dict[int, _Block] = {}
         self._calls = 0
         self._call_ids: set[str] = set()

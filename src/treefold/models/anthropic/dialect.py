@@ -150,4 +150,4 @@ class AnthropicDialect(Dialect):
                 return None  # a block that is kept, but has no counterpart in a transcript
 
     def decoder(self) -> AnthropicDecoder:
-        return AnthropicDecoder(self.profile.max_response_calls)
+        return AnthropicDecoder(self.profile)

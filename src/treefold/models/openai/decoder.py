@@ -64,7 +64,7 @@ class OpenAIDecoder(Decoder):
         in_text: bool = False,
         noticed: set[str] | None = None,
     ) -> None:
-        super().__init__(profile.max_response_calls)
+        super().__init__(profile)
         self._names = names
         # None: calls are not looked for in the text.
         self._text_calls = TextCalls(names) if in_text and names else None

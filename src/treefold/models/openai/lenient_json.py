@@ -15,7 +15,7 @@ _LITERALS: Final = ("true", "false", "null")
 
 def repair_json(text: str) -> dict[str, Any] | None:
     """Return the object that *text* was meant to be, or None."""
-    value = parse_json(_Repairer().repair(_without_fence(text.strip())))
+    value = parse_json(_JsonRepairer().repair(_without_fence(text.strip())))
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
@@ -25,7 +25,7 @@ def _without_fence(text: str) -> str:
     return text.rstrip().removesuffix("```").strip()
 
 
-class _Repairer:
+class _JsonRepairer:
     """Scans a text once, and closes the strings, lists and objects that are open at its end."""
 
     def __init__(self) -> None:

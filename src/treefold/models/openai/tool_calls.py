@@ -26,7 +26,7 @@ _KNOWN_FIELDS = {"index", "id", "type", "function", "name", "arguments"}
 
 
 @dataclass(slots=True)
-class Call:
+class PartialCall:
     """A call as far as it has been received.
 
     Attributes:
@@ -72,9 +72,9 @@ class ToolCalls:
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = names  # of the functions offered
-        self._by_id: dict[str, Call] = {}  # the latest with each id
-        self._by_index: dict[int, Call] = {}
-        self.calls: list[Call] = []
+        self._by_id: dict[str, PartialCall] = {}  # the latest with each id
+        self._by_index: dict[int, PartialCall] = {}
+        self.calls: list[PartialCall] = []
 
     def feed(self, fragment: dict[str, Any]) -> ToolUseDelta:
         """Add one entry of ``delta.tool_calls`` and return its event."""
@@ -97,16 +97,16 @@ class ToolCalls:
             call.size += len(arguments)
         return ToolUseDelta(call.position, call.id, call.name, arguments)
 
-    def _find(self, index: int | None, id: str, name: str) -> Call:
+    def _find(self, index: int | None, id: str, name: str) -> PartialCall:
         call = self._latest(index, id, name)
         if call is None or _begins_another(call, id, name):
-            call = Call(len(self.calls), index)
+            call = PartialCall(len(self.calls), index)
             self.calls.append(call)
             if index is not None:
                 self._by_index[index] = call
         return call
 
-    def _latest(self, index: int | None, id: str, name: str) -> Call | None:
+    def _latest(self, index: int | None, id: str, name: str) -> PartialCall | None:
         """Return the call that the fragment continues, unless it begins another."""
         known = self._by_id.get(id)
         if known is not None and (index is None or index == known.index or not name):
@@ -125,7 +125,7 @@ class ToolCalls:
         return known + piece
 
 
-def _begins_another(call: Call, id: str, name: str) -> bool:
+def _begins_another(call: PartialCall, id: str, name: str) -> bool:
     if id and call.id:
         return id != call.id
     if not name or not call.name or not call.size:
@@ -133,7 +133,7 @@ def _begins_another(call: Call, id: str, name: str) -> bool:
     return name != call.name or call.is_complete
 
 
-def final_arguments(call: Call, *, lenient: bool = False) -> str:
+def final_arguments(call: PartialCall, *, lenient: bool = False) -> str:
     """Return the arguments of *call* for the history, as JSON that every server can parse.
 
     Text that is not a JSON object is kept inside one, and becomes the ``fault`` of the call.

@@ -3,9 +3,10 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence, Set
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from treefold.core.address import address
 from treefold.core.agent_errors import BudgetExceeded
@@ -13,7 +14,6 @@ from treefold.core.agent_events import RequestFailed, ResponseCompleted
 from treefold.core.budget import Budget
 from treefold.core.events import Event
 from treefold.core.function import Node
-from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.record import Spending
 from treefold.core.shared_store import Estimate
 from treefold.core.usage import TokenUsage
@@ -44,6 +44,12 @@ class Hold:
 class Account:
     """A budget, what has been spent of it, and what is reserved for requests under way.
 
+    All that a request may take is reserved for it; but one request at a time, the *excused* one,
+    may go with room for the least that it takes. So what is spent, and all that may be taken by
+    what is under way, fits into the budget, but for the answer of one request: however long the
+    answers are, they exceed the budget by one answer at most, and a budget that is smaller than
+    the longest answer can be used up.
+
     Args:
         owner: the call that it belongs to; None: the runtime.
         is_given: whether it was given to that call, and not to its function.
@@ -64,7 +70,14 @@ class Account:
         self.is_given = is_given
         self.stored_as = stored_as
         self._spent = Spent()
-        self._holds: set[Hold] = set()
+        self._held = Spent()  # the sum of what is reserved
+        self._holds: dict[Hold, Spent] = {}  # what is reserved for each
+        self._excused: Hold | None = None
+        # What reads what earlier processes have spent of it in a tree, by tree; none if that is
+        # counted. Trees that were forked from one another are counted together, and once.
+        self.unread: dict[int, Callable[[], History]] = {}
+        self._counted: set[int] = set()
+        self.history = 0  # the tree whose history is that of an account that is stored
         self._waiting: dict[Callable[[], None], None] = {}  # in order
         self._since: float | None = None
         # The requests that wait for a person to raise the budget; None if no question is open.
@@ -102,14 +115,30 @@ class Account:
             return Refused(self, f"{self.budget.seconds:g} s are over")
         if self.stored_as is not None:
             return None
-        for hold in [one for one in self._holds if one.is_lost]:
-            self._holds.discard(hold)
-            lost = hold.estimate
-            self._spent = self._spent.plus(1, lost.least_tokens, lost.least_usd)
-        held = Spent()
-        for hold in self._holds:
-            held = held.plus(1, hold.estimate.tokens, hold.estimate.usd)
-        return refusal(self, self._spent, held, estimate)
+        found = self._refusal(estimate)
+        # Requests that nobody will ever charge are looked for only when they are in the way.
+        if found is not None and (lost := [one for one in self._holds if one.is_lost]):
+            for hold in lost:
+                self._spent = self._spent.plus(*self._let_go(hold))
+            found = self._refusal(estimate)
+        return found
+
+    def _refusal(self, estimate: Estimate) -> "Refused | None":
+        spent, held = self._spent, self._held
+        found = refusal(self, spent.plus(held.calls, 0, Decimal(0)), estimate)
+        if found is not None or self._fits(estimate.tokens, estimate.usd):
+            return found
+        # With nothing under way it is always so: one request at a time is made if its least fits.
+        if self._excused is None and self._fits(estimate.least_tokens, estimate.least_usd):
+            return None
+        return Refused(self, "what is left is reserved for requests under way", must_wait=True)
+
+    def _fits(self, tokens: int, usd: Decimal) -> bool:
+        """Whether so much is left beside what is reserved."""
+        budget, spent, held = self.budget, self._spent, self._held
+        return (budget.tokens is None or spent.tokens + held.tokens + tokens <= budget.tokens) and (
+            budget.usd is None or spent.usd + held.usd + usd <= Decimal(budget.usd)
+        )
 
     def take_over(self, spending: Spending) -> None:
         """Add what an earlier process has spent of this budget."""
@@ -117,24 +146,49 @@ class Account:
         with _LOCK:
             self._spent = self._spent.plus(spending.responses, spending.usage.total, cost)
 
+    async def catch_up(self, read: "Read") -> None:
+        """Count what earlier processes have spent, which *read* is to read off the loop."""
+        for tree, history_of in tuple(self.unread.items()):
+            first, spent = await read(history_of)
+            with _LOCK:
+                if first not in self._counted:
+                    self._counted.add(first)
+                    self._spent = self._spent.plus(*spent)
+                    self.history = first
+                self.unread.pop(tree, None)
+
     def count_from(self, start: float) -> None:
         """Count the seconds from *start*, in seconds since the epoch."""
         self._since = time.monotonic() - max(0.0, time.time() - start)
 
     def hold(self, hold: Hold) -> None:
-        """Reserve *hold*; called with the lock."""
-        self._holds.add(hold)
+        """Reserve *hold*, which was not refused, or is not checked; called with the lock."""
+        estimate = hold.estimate
+        reserved = Spent(1, estimate.tokens, estimate.usd)
+        if self._excused is None and not self._fits(estimate.tokens, estimate.usd):
+            self._excused = hold
+            reserved = Spent(1, estimate.least_tokens, estimate.least_usd)
+        self._holds[hold] = reserved
+        self._held = self._held.plus(*reserved)
+
+    def _let_go(self, hold: Hold) -> "Spent":
+        """Return what was reserved, and is not any more; called with the lock."""
+        reserved = self._holds.pop(hold, _NOTHING)
+        self._held = self._held.plus(-reserved.calls, -reserved.tokens, -reserved.usd)
+        if self._excused is hold:
+            self._excused = None
+        return reserved
 
     def put_back(self, hold: Hold) -> None:
         """Take a reservation back: the request is not sent."""
         with _LOCK:
-            self._holds.discard(hold)
+            self._let_go(hold)
         self.wake()
 
     def charge(self, hold: Hold, usage: TokenUsage, cost: Decimal | None) -> None:
         """Replace the reservation of a request by what it took."""
         with _LOCK:
-            self._holds.discard(hold)
+            self._let_go(hold)
             self._spent = self._spent.plus(1, usage.total, cost or Decimal(0))
         self.wake()
 
@@ -154,8 +208,7 @@ class Account:
             del self._waiting[wake]
 
 
-@lazy_dataclass(frozen=True)
-class Spent:
+class Spent(NamedTuple):
     """Requests to models, tokens and US dollars."""
 
     calls: int = 0
@@ -165,6 +218,11 @@ class Spent:
     def plus(self, calls: int, tokens: int, usd: Decimal) -> "Spent":
         """Return this with more added."""
         return Spent(self.calls + calls, self.tokens + tokens, self.usd + usd)
+
+
+_NOTHING: Final = Spent()
+History = tuple[int, Spent]  # the tree that others were forked from, and what was spent in them all
+Read = Callable[[Callable[[], History]], Awaitable[History]]
 
 
 def spent_in(events: Iterable[Event]) -> Spent:
@@ -177,7 +235,7 @@ def spent_in(events: Iterable[Event]) -> Spent:
     return spent
 
 
-@lazy_dataclass(frozen=True)
+@dataclass(slots=True, frozen=True)
 class Refused:
     """The account that a request does not fit into, and why not.
 
@@ -190,15 +248,14 @@ class Refused:
     must_wait: bool = False
 
 
-def refusal(account: Account, spent: Spent, held: Spent, estimate: Estimate) -> Refused | None:
-    """Return why a request does not fit into *account*, where *held* is reserved for others.
+def refusal(account: Account, spent: Spent, estimate: Estimate) -> Refused | None:
+    """Return why a request will never fit into *account*, of which so much is *spent*.
 
-    The length of an answer is a guess. While nothing else is under way it does not count: one
-    request at a time is always made if its input fits, however small the budget.
+    Requests that are under way are among its calls.
     """
     budget, tokens, usd = account.budget, spent.tokens, spent.usd
-    if budget.calls is not None and (made := spent.calls + held.calls) >= budget.calls:
-        reason = f"{made} of {budget.calls} requests to models are made or under way"
+    if budget.calls is not None and spent.calls >= budget.calls:
+        reason = f"{spent.calls} of {budget.calls} requests to models are made or under way"
         return Refused(account, reason)
     if budget.tokens is not None and tokens + (least := estimate.least_tokens) > budget.tokens:
         used = f"{tokens:,} of {budget.tokens:,} tokens are used"
@@ -206,16 +263,15 @@ def refusal(account: Account, spent: Spent, held: Spent, estimate: Estimate) -> 
     if budget.usd is not None and usd + estimate.least_usd > Decimal(budget.usd):
         used = f"${usd:.4f} of ${budget.usd} are used"
         return Refused(account, f"{used}, and about ${estimate.least_usd:.4f} needed")
-    fits = (budget.tokens is None or tokens + held.tokens + estimate.tokens <= budget.tokens) and (
-        budget.usd is None or usd + held.usd + estimate.usd <= Decimal(budget.usd)
-    )
-    if fits or not held.calls:
-        return None
-    return Refused(account, "what is left is reserved for requests under way", must_wait=True)
+    return None
 
 
 class Accounting(Protocol):
     """Keeps the accounts of which several workers spend; see ``ClusterAllowances``."""
+
+    async def call(self, ask: Callable[[], History]) -> History:
+        """Return the result of *ask*, which reads the store, as soon as that can be reached."""
+        ...
 
     async def set_aside(
         self, tree: Tree, accounts: Sequence[Account], estimate: Estimate, unchecked: Set[Account]

@@ -1,6 +1,7 @@
 """Arguments whose value is the content of a file."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from treefold.core.errors import InvalidArgumentsError
@@ -27,8 +28,6 @@ async def read_file(file: FromFile, what: str) -> str:
     Raises:
         InvalidArgumentsError: it cannot be read; the message begins with *what*.
     """
-    from pathlib import Path  # noqa: PLC0415 - slow to load, and seldom needed
-
     try:
         return await in_thread(Path(file.path).read_text, encoding="utf-8-sig")
     except (OSError, ValueError) as error:

@@ -8,11 +8,7 @@ used in any thread and switch to that loop themselves.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
-from decimal import Decimal
-from functools import partial
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -22,31 +18,31 @@ from treefold.core.call_request import CallRequest
 from treefold.core.errors import (
     ClosedError,
     FencedError,
+    IllegalTransitionError,
     TooLargeError,
     UsageError,
 )
 from treefold.core.escaping import one_line
 from treefold.core.events import (
-    ArgumentsEdited,
     CallEnded,
     CallPaused,
     CallReopened,
     CallResumed,
     Event,
     Failure,
-    StopCause,
     ValueSent,
 )
-from treefold.core.exchange import Exchange
 from treefold.core.function import Node, RunContext
 from treefold.core.record import CallRecord
-from treefold.core.states import NodeState, check_transition
-from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage
+from treefold.core.states import NodeState
+from treefold.runtime.calls.awaited_node import Wake
 from treefold.runtime.calls.budgets import Account
+from treefold.runtime.calls.cancellable_node import CancellableNode, RemoteCancel
 from treefold.runtime.calls.cancellation import Cancellation
 from treefold.runtime.calls.child_calls import ChildCalls
-from treefold.runtime.calls.waiters import Waiters, Wake
-from treefold.runtime.loops.loop_handle import LoopHandle, settle as settle_future
+from treefold.runtime.calls.outcome import Outcome, end_of, raised_in
+from treefold.runtime.calls.stage import Stage
+from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.timers import AnyTimer
 from treefold.runtime.trees.bags import SessionBag
 from treefold.runtime.trees.question_board import QuestionBoard
@@ -54,18 +50,34 @@ from treefold.runtime.trees.tree import Recorder, Tree
 
 log = logging.getLogger(__name__)
 
-Outcome = tuple[NodeState, Any, BaseException | None]
-# Asks the process that runs the node with this id to cancel it, for a reason.
-RemoteCancel = Callable[[int, str, StopCause], None]
 
-
-class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are properties
-    """A call: its record, its task, its waiters and its child calls.
+class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods are properties
+    """A call: its record, its stage and task, its waiters and its child calls.
 
     Args:
         record: of the call, which was made just now or in an earlier process.
         request: the function, arguments and options; of a recorded call, what the journal has.
     """
+
+    # How far this process is with the call is its ``stage``, and nothing else says it:
+    #
+    #     Requested --> Scheduled --> Running --> Joining --> Ending --> Ended
+    #
+    # A call without children goes from Running to Ending. Every stage before Ending may become
+    # Ending: the call is cancelled, Ctrl-C stops it, or another process has ended it. Ended becomes
+    # Requested when the call has to run again, or Resending, and that Ended again, when its
+    # recorded values have to be sent again. ``stage.py`` has the table, ``advance`` checks it.
+    #
+    # Invariants, between two callbacks of the loop:
+    # - ``record.state`` is final in Resending and Ended only: an outcome that has to be saved is
+    #   not shown before.
+    # - ``task`` is set from Scheduled to Ending, and in Resending unless a pause postpones that. It
+    #   is not set in Requested and Ended.
+    # - ``conclusion`` is set from Ending on, ``exception`` as well if the call did not succeed.
+    # - ``context`` is set while there is a task that may run the function.
+    # - ``_waiters`` is empty in Ended: each was called once, and who comes later is called at once.
+    # - ``running`` of the parent's calls is the number of those that are not Ended. A parent waits
+    #   in Joining until it is 0, and makes no calls from Ending on: no call outlives its caller.
 
     # Two are not set here: "conversation" is for agents, and "unread" for calls whose tree is read
     # later (``unread_nodes``), which become the one or the other.
@@ -74,7 +86,6 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         "__weakref__",
         "_cancellation",
         "_pauses",
-        "_repeated",
         "_traceback",
         "_waiters",
         "accounts",
@@ -86,15 +97,15 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         "conversation",
         "exception",
         "function",
-        "has_ended",
-        "has_returned",
         "id",
         "loop_handle",
         "on_unstarted_end",
         "parent",
         "record",
         "remote_cancel",
+        "repeated",
         "request",
+        "stage",
         "task",
         "timers",
         "tree",
@@ -127,109 +138,57 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         self.exception = None
         self.waiting_on = None
         self.asked_for = request.sink is not None  # whether its outcome has been asked for
-        self.has_returned = False  # its function is done; only children may still run
-        self.has_ended = False  # it has its outcome, and its waiters have been woken
         self.on_unstarted_end: Callable[[], None] | None = None  # called if it ends unstarted
         self.parent = parent  # pyright: ignore[reportIncompatibleMethodOverride]
         self.child_calls: ChildCalls[CallNode] | None = None  # made for the first one
-        self._waiters = Waiters(loop_handle)
+        self._waiters: dict[Wake, bool] = {}
         self._traceback: TracebackType | None = None
-        self.conclusion: CallEnded | None = None  # its outcome, which may still have to be saved
+        self.conclusion = ended = record.ended  # the event that states its outcome
         self._pauses = 0  # how many begin_pause calls have not been ended
-        self._repeated = 0  # how many values it will send that are recorded already
+        self.repeated = 0  # how many values it will send that are recorded already
         self._cancellation: Cancellation | None = None  # made when it is first cancelled
         self.timers: list[AnyTimer] | tuple[()] = ()
         self.remote_cancel: RemoteCancel | None = None  # of a call that another process runs
-        if (ended := record.ended) is not None:
-            self.conclusion, self.has_ended = ended, True
-            self._waiters.are_woken = True
-            self.exception = _exception_of(ended)
+        if ended is not None:
+            self.exception = raised_in(ended)
             self.asked_for = True  # in the earlier process
+        # At last, because other threads may read the outcome of a call that has ended.
+        self.stage = Stage.Requested if ended is None else Stage.Ended
         if parent is not None:
             siblings = parent.calls
             siblings.nodes.append(self)
-            siblings.running += not self.has_ended
+            siblings.running += ended is None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path} {self.function.name} {self.state}>"
 
-    # What it is
+    # Its stage
+
+    def advance(self, stage: Stage) -> None:
+        """Enter *stage*; nothing else changes it.
+
+        Raises:
+            IllegalTransitionError: *stage* does not follow the one that the call is in.
+        """
+        before = self.stage
+        if stage not in before.next:
+            raise IllegalTransitionError(f"{self!r} cannot go from {before.name} to {stage.name}")
+        if (stage is Stage.Ended or before is Stage.Ended) and self.parent is not None:
+            # Ctrl-C is delivered at calls: there is none here, so the number stays right.
+            siblings = self.parent.child_calls
+            assert siblings is not None  # this is one of them
+            siblings.running += -1 if stage is Stage.Ended else 1
+        self.stage = stage
 
     @property
-    def path(self) -> str:
-        return self.record.path
-
-    @property
-    def index(self) -> int:
-        """Its position among its siblings, from 1."""
-        return self.record.requested.index
-
-    @property
-    def sequence(self) -> int:
-        return self.record.requested.sequence
-
-    @property
-    def tool_use_id(self) -> str | None:
-        return self.record.requested.tool_use_id
-
-    @property
-    def stable_id(self) -> int:
-        """Its id, or that of the call of a failed tree that it resumes."""
-        return self.record.requested.continues or self.id
-
-    @property
-    def state(self) -> NodeState:
-        return self.record.state
-
-    @property
-    def inputs(self) -> Mapping[str, Any]:
-        return self.record.inputs
-
-    @property
-    def outputs(self) -> Any:
-        ended = self.record.ended
-        return None if ended is None else ended.outputs
-
-    @property
-    def started_at(self) -> datetime | None:
-        return self.record.started_at
-
-    @property
-    def ended_at(self) -> datetime | None:
-        return self.record.ended_at
-
-    @property
-    def usage(self) -> TokenUsage:
-        return self.record.conversation.usage
-
-    @property
-    def cost(self) -> Decimal | None:
-        return self.record.conversation.cost
-
-    @property
-    def exchanges(self) -> Sequence[Exchange]:
-        """Its completed exchanges with a model; empty if it is not an agent's call."""
-        return ()
-
-    @property
-    def total_usage(self) -> TokenUsage:
-        spending = self.record.spending
-        return NO_USAGE if spending is None else spending.usage
-
-    @property
-    def total_cost(self) -> Decimal | None:
-        spending = self.record.spending
-        return NO_COST if spending is None else spending.cost
-
-    @property
-    def bag(self) -> SessionBag:
-        """The objects of this node, which live as long as its tree."""
-        return self.tree.bag_of(self.id)
+    def is_concluded(self) -> bool:
+        """Whether its outcome is decided; perhaps it has to be saved before it can be seen."""
+        return self.stage >= Stage.Ending
 
     @property
     def is_under_way(self) -> bool:
         """Whether it has been started by this process and has not ended."""
-        return self.task is not None
+        return Stage.Requested < self.stage < Stage.Ended
 
     @property
     def is_requesting(self) -> bool:
@@ -237,30 +196,14 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         return False
 
     @property
-    def concluded(self) -> bool:
-        """Whether its outcome is decided, and published or recorded."""
-        return self.conclusion is not None
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether its outcome is decided, and only has to be saved."""
-        return self.conclusion is not None and not self.record.state.final
-
-    @property
     def knows_all(self) -> bool:
         """Whether its arguments are not needed any more: an earlier process has used them."""
         return False
 
     @property
-    def timed_out(self) -> bool:
-        """Whether it was stopped because it took too long."""
-        return self.stopped_by is StopCause.Timeout
-
-    @property
-    def stopped_by(self) -> StopCause | None:
-        """Why it was stopped, or None."""
-        ended = self.record.ended
-        return None if ended is None or ended.stop is None else ended.stop.cause
+    def bag(self) -> SessionBag:
+        """The objects of this node, which live as long as its tree."""
+        return self.tree.bag_of(self.id)
 
     # Its calls
 
@@ -283,7 +226,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
 
     def check_open(self) -> None:
         """Raise ClosedError if it can make no more calls."""
-        if self.has_ended or (self.child_calls is not None and self.child_calls.closed):
+        if self.is_concluded or (self.child_calls is not None and self.child_calls.closed):
             raise ClosedError(
                 f"{self.function.name} ({address(self.path)}) has ended and can make no more calls;"
                 " await what it starts before it returns"
@@ -324,12 +267,12 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
 
     async def send(self, value: Any) -> None:
         """Publish a value of this call, and pass it to the sink of its request."""
-        if self.has_ended:
+        if self.is_concluded:
             raise ClosedError(
                 f"{self.function.name} ({address(self.path)}) has ended; it sends no more"
             )
-        if self._repeated:
-            self._repeated -= 1
+        if self.repeated:
+            self.repeated -= 1
         else:
             self.tree.publish(ValueSent(self.id, value))
             # A call that sends quickly waits for the journal, so that others need not wait longer.
@@ -337,89 +280,6 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
                 await journal.saved(self)
         if self.request.sink is not None:
             await self.request.sink(value)
-
-    # Waiting for it
-
-    def result(self, timeout: float | None = None) -> Any:
-        self.asked_for = True
-        if not self.has_ended:
-            caller, is_caller = self._begin_wait()
-            is_over = False
-            try:
-                self.loop_handle.refuse_blocking(f"result() of {self.function.name!r}")
-                mark = partial(self._mark_waiting, caller)
-                is_over = self._waiters.block(timeout, mark, is_caller=is_caller)
-            finally:
-                if caller is not None and caller.waiting_on is self:
-                    caller.waiting_on = None
-            if not is_over:
-                raise TimeoutError(
-                    f"{self.function.name} ({address(self.path)}) has not ended in {timeout} s;"
-                    " it still runs: wait again, or cancel it"
-                )
-        if self.exception is None:
-            return self.outputs
-        raise self.exception.with_traceback(self._traceback)
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        self.asked_for = True
-        if not self.has_ended:
-            caller, is_caller = self._begin_wait()
-            if caller is not None:
-                caller.waiting_on = self
-            try:
-                yield from self._waiters.wait(self.abandon if is_caller else None)
-            finally:
-                if caller is not None and caller.waiting_on is self:
-                    caller.waiting_on = None
-        if self.exception is None:
-            ended = self.record.ended
-            return None if ended is None else ended.outputs
-        raise self.exception.with_traceback(self._traceback)
-
-    def _begin_wait(self) -> "tuple[CallNode | None, bool]":
-        """Return the parent if the code that waits here belongs to it, and whether it is a caller.
-
-        A caller is the code that made this call, which is of no use to others: its parent, or for a
-        top-level call all code outside any call.
-        """
-        asking, parent = RunContext.active.get(None), self.parent
-        if asking is not None:
-            if asking is self.context:
-                name = f"{self.function.name} ({address(self.path)})"
-                raise UsageError(f"{name} cannot wait for itself")
-            if parent is not None and asking is parent.context:
-                return parent, True
-            # This call may need a lease, so the call that waits here gives its own up.
-            asking.give_up_lease()
-        # A call in a journal outlives its waiters: Ctrl-C cancels the task that awaits it, too, and
-        # the next process resumes the call.
-        if parent is not None or self.tree.journal is not None:
-            return None, False
-        return None, asking is None or asking is asking.runtime.get_ctx()
-
-    def _mark_waiting(self, caller: "CallNode | None") -> None:
-        if caller is not None:
-            caller.waiting_on = self
-
-    def add_end_callback(self, wake: Wake) -> None:
-        """Call *wake* on the loop when the call ends, or at once if it has ended."""
-        self._waiters.add(wake)
-
-    def when_answering(self, wake: Callable[[], None]) -> None:
-        """Call *wake* on the loop when its model has begun to answer, or when the call ends."""
-        self._waiters.add(wake)
-
-    def remove_end_callback(self, wake: Wake) -> None:
-        """Remove a callback added with ``add_end_callback``."""
-        self._waiters.remove(wake)
-
-    async def ended(self) -> None:
-        """Wait on the runtime's own loop until the call has ended, with whatever outcome."""
-        if not self.has_ended:
-            ended = self.loop_handle.loop.create_future()
-            self._waiters.add(partial(settle_future, ended))
-            await ended
 
     # Pausing it
 
@@ -440,113 +300,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
             self.tree.paused.discard(self)
             (show or self.tree.publish)(CallResumed(self.id, time.time()))
 
-    # Cancelling it
-
-    def cancel(self, reason: str = "cancelled") -> None:
-        if not self.has_ended:
-            self.loop_handle.run_soon(self._cancel_or_insist, reason)
-
-    def _cancel_or_insist(self, reason: str) -> None:
-        if self._cancellation is None or not self._cancellation.confirm(reason):
-            self.cancel_on_loop(reason, insist=self.cancel_reason is not None)
-
-    def abandon(self, reason: str = "its caller stopped waiting for it") -> None:
-        """Cancel the call because its caller does not wait for it any more."""
-        self.cancel_on_loop(reason, cause=StopCause.Abandoned)
-
-    def fail_with(self, error: BaseException, reason: str, cause: StopCause) -> None:
-        """Cancel the call for this *reason*; it fails with *error* unless it had an outcome."""
-        if self.cancel_reason is None and not self.has_returned:
-            self._get_cancellation().error = error
-        self.cancel_on_loop(reason, cause=cause)
-
-    def _get_cancellation(self) -> Cancellation:
-        if self._cancellation is None:
-            self._cancellation = Cancellation()
-        return self._cancellation
-
-    def cancel_on_loop(
-        self, reason: str, *, insist: bool = False, cause: StopCause = StopCause.Cancelled
-    ) -> None:
-        """Cancel every task of the subtree; runs on the runtime's own loop.
-
-        Nodes that are being cancelled already, and all below them, are not cancelled again while
-        they clean up, unless *insist*. A call that has not ended after ``patience`` seconds is
-        cancelled again.
-        """
-        if self.has_ended or (self.cancel_reason is not None and not insist):
-            return
-        if self.remote_cancel is not None:
-            self._cancel_remotely(self.remote_cancel, reason, cause)
-            return
-        if self.cancel_reason is None:
-            self._get_cancellation().cause = cause
-        self._cancel_subtree(reason, insist=insist)
-        self._repeat_later()
-
-    def _cancel_subtree(self, reason: str, *, insist: bool, repeated: bool = False) -> None:
-        stack: list[tuple[CallNode, str]] = [(self, reason)]
-        unrun: list[CallNode] = []  # nodes whose task will not end them, callers first
-        while stack:
-            node, why = stack.pop()
-            if node.has_ended or (node.cancel_reason is not None and not insist):
-                continue
-            if repeated and node._is_being_saved:
-                continue
-            if node.remote_cancel is not None:
-                node._cancel_remotely(node.remote_cancel, why, StopCause.Cancelled)
-                continue
-            cancellation = node._get_cancellation()
-            cancellation.reason = cancellation.reason or why
-            below = f"{node.function.name} was cancelled: {reason}"
-            stack.extend((child, below) for child in node.children)
-            if node.task is not None:
-                node.task.cancel()
-            if node.task is None or node.record.state is NodeState.Waiting:
-                unrun.append(node)
-        for node in reversed(unrun):
-            node._end_unrun()
-
-    def _cancel_remotely(self, cancel: RemoteCancel, reason: str, cause: StopCause) -> None:
-        """Ask the process that runs the call to cancel it; its end arrives like any other."""
-        caller, journal = self.parent, self.tree.journal
-        runs_caller = caller is not None and caller.remote_cancel is None
-        if not runs_caller or journal is None or not journal.is_closed:
-            cancel(self.id, reason, cause)
-        # This process gives its caller up, and the call continues elsewhere.
-        elif self.task is not None:
-            self.task.cancel()
-        else:
-            self.end(self.cancelled_outcome())
-
-    def _repeat_later(self) -> None:
-        """Schedule another cancellation, because code may swallow one.
-
-        ``asyncio.wait_for`` does on Python 3.11, if what it waits for is done at the same moment.
-        """
-        over = self.has_ended or self.loop_handle.loop.is_closed()
-        patience, again = self.loop_handle.patience, self._cancel_again
-        timer = None if over else self.loop_handle.call_later(patience, again)
-        self._get_cancellation().repeat_at(timer)
-
-    def _cancel_again(self) -> None:
-        self._cancel_subtree(self.cancel_reason or "cancelled", insist=True, repeated=True)
-        self._repeat_later()
-
-    @property
-    def cancel_reason(self) -> str | None:
-        """Why it is being cancelled, itself or with a call above it; None if it is not."""
-        return None if self._cancellation is None else self._cancellation.reason
-
-    @property
-    def _is_being_saved(self) -> bool:
-        """Whether its outcome waits to be written.
-
-        Its function is done then and can swallow no cancellation; cancelling the task would publish
-        an outcome that is not saved yet.
-        """
-        journal = self.tree.journal
-        return self.concluded and journal is not None and not journal.is_closed
+    # Its timers
 
     def start_timer(self, seconds: float, function: Callable[..., None], *args: Any) -> None:
         """Call *function* after a delay, unless the call has ended or its timers are stopped."""
@@ -560,21 +314,13 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
 
     # Ending it
 
-    def cancelled_outcome(self) -> Outcome:
-        """Return the outcome of the call if it is cancelled."""
-        cancellation = self._get_cancellation()
-        state = NodeState.Canceled if cancellation.error is None else NodeState.Error
-        return state, None, cancellation.outcome(self.function.name, self.path)
-
     def end(self, outcome: Outcome) -> None:
-        """Publish the outcome of the call, unless it was published, and wake its waiters."""
-        if self.has_ended:  # it was ended early, by Ctrl-C or a cancellation
-            return
-        if self.conclusion is None:
+        """End the call with *outcome*, unless its outcome was decided before; wake its waiters."""
+        if self.stage < Stage.Ending:
             self.tree.publish(self._conclude(outcome))
-        else:
-            self._show_conclusion()
-        self.settle()
+            self.settle()
+        elif self.stage is not Stage.Ended:  # otherwise it was ended early, by Ctrl-C
+            self._show_outcome()
 
     def record_outcome(self, journal: Recorder, outcome: Outcome) -> None:
         """Record the outcome in the journal, without publishing it yet.
@@ -592,90 +338,78 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         try:
             await journal.saved(self)
         except FencedError as error:
-            # Another process drives the journal now, and the outcome of the call is decided there.
-            waits = self.record.state is NodeState.Waiting
-            self._conclude((NodeState.Canceled if waits else NodeState.Error, None, error))
+            self.end_fenced(error)
         finally:
-            if not self.has_ended:
-                self._show_conclusion()
-                self.settle()
+            if self.stage is not Stage.Ended:
+                self._show_outcome()
+
+    def end_fenced(self, error: FencedError) -> None:
+        """End the call here: another process drives the journal, and decides its outcome."""
+        if self.stage is Stage.Ended:
+            return
+        waits = self.record.state is NodeState.Waiting
+        self._conclude((NodeState.Canceled if waits else NodeState.Error, None, error))
+        self._show_outcome()
 
     def _conclude(self, outcome: Outcome) -> CallEnded:
         """Decide the outcome, and return the event that states it."""
-        state, value, error = outcome
-        before = self.record.state
-        # A call that asked a question may return without waiting for the answer.
-        if before is NodeState.Paused and state is NodeState.Success:
-            before = NodeState.Running
-        if before is not NodeState.Running:
-            check_transition(before, state)
-        failure, stop = None, None
-        if error is not None:
-            failure = Failure.of(error)
-            cancellation = self._cancellation
-            if cancellation is not None and (
-                state is NodeState.Canceled or error is cancellation.error
-            ):
-                stop = cancellation.stop(self.path)
+        ended, error = end_of(self.record, outcome, self._cancellation), outcome[2]
         self.exception = error
         self._traceback = None if error is None else error.__traceback__
-        self.conclusion = CallEnded(self.id, state, time.time(), value, failure, stop)
-        return self.conclusion
+        self.conclusion = ended
+        self.advance(Stage.Ending)
+        return ended
 
-    def _show_conclusion(self) -> None:
-        if self.conclusion is not None and not self.record.state.final:
+    def _show_outcome(self) -> None:
+        """Let the outcome be seen, if it is not yet, and settle the call."""
+        if not self.record.state.final:
+            assert self.conclusion is not None  # the call is Ending
             self.tree.show(self.conclusion)
+        self.settle()
 
     def settle(self) -> None:
         """Mark the call as ended, release what it holds, and wake its waiters."""
-        if (parent := self.parent) is not None:
-            siblings = parent.calls
-            siblings.running -= 1
-            siblings.failed += self.record.state is NodeState.Error
-        # Ctrl-C is delivered at calls, and there is none between the counters above and this line.
-        self.has_ended = True
-        self._waiters.are_woken = True
+        self.advance(Stage.Ended)
         self.task = None
-        self.tree.paused.discard(self)
+        self.context = None  # breaks a reference cycle
+        if self.record.state is NodeState.Error and self.parent is not None:
+            self.parent.calls.failed += 1
+        if self.tree.paused:
+            self.tree.paused.discard(self)
         if self.child_calls is not None and self.child_calls.failed:
             for child in self.child_calls.nodes:
                 report_if_unseen(child)
-        self.context = None  # breaks a reference cycle
         if self.timers:
             self.stop_timers()
         if self._cancellation is not None:
             self._cancellation.repeat_at(None)
         if self.on_unstarted_end is not None:
             self.on_unstarted_end()
-        self._waiters.wake()
+        self.wake()
 
-    def wake(self) -> None:
-        """Wake the waiters of a call that has ended, if Ctrl-C interrupted that."""
-        self._waiters.wake()
-
-    def _end_unrun(self) -> None:
-        """End a call whose task has not reached its first line."""
+    def end_unrun(self) -> None:
+        """End a call whose task does not: it has none, or one that has not begun."""
         self.waiting_on = None
+        if self.stage is Stage.Resending:
+            self.settle()
+            return
         if self.parent is not None:
             self.parent.suspend_if_loop_ends()
         outcome, journal, loop = self.cancelled_outcome(), self.tree.journal, self.loop_handle.loop
         if journal is None or not loop.is_running():
             self.end(outcome)
-        elif not self.concluded:
-            self.record_outcome(journal, outcome)
-            self.board.forget_old(self.id)
-            self.task = loop.create_task(
-                self._end_last(journal), name=f"end of {self.function.name}"
-            )
+            return
+        self.record_outcome(journal, outcome)
+        self.board.forget_old(self.id)
+        task = loop.create_task(self._end_last(journal), name=f"end of {self.function.name}")
+        if self.stage is Stage.Ending:  # the loop does not start tasks eagerly, or it waits
+            self.task = task
 
     def end_if_never_begun(self, task: "asyncio.Task[None]") -> None:
         """End the call if its task was cancelled before its first line."""
-        if self.has_ended:
-            return
-        if self.record.state.final:
-            # It had ended in an earlier process, and was to send its values again.
+        if self.stage is Stage.Resending:
             self.settle()
-        elif not self.concluded:
+        elif self.stage < Stage.Ending:
             self.suspend_if_loop_ends()
             self.end(self.cancelled_outcome())
 
@@ -703,73 +437,32 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         if not journal.is_closed and self.loop_handle.is_ending():
             journal.suspend()
 
-    # Calls of an earlier process
-
-    def resume_as(self, request: CallRequest) -> None:
-        """Attach a new request to a recovered call, which continues from its recorded state."""
-        self.waiting_on = None
-        if self.record.state is NodeState.Paused:
-            self.tree.publish(CallResumed(self.id, time.time()))
-        if request.tool_use_id is not None and not self.has_ended and self._differs(request.args):
-            # Hooks have been asked again, about the edited ones if they were edited.
-            self.tree.publish(ArgumentsEdited(self.id, request.args))
-        elif not self.record.edited:
-            # The recorded ones lack objects that could not be serialized.
-            self.record.inputs = request.args
-        self._repeated = len(self.record.values)
-        self.request = request
-        self.function = request.function
-        if not self.has_ended:
-            self.asked_for = request.sink is not None
-        elif request.sink is not None and self.parent is not None:
-            # It has ended, but its values have to be sent to the sink again.
-            self.has_ended = self._waiters.are_woken = False
-            self.parent.calls.running += 1
-
-    def _differs(self, args: Mapping[str, Any]) -> bool:
-        """Whether these are other arguments than the recorded ones."""
-        journal = self.tree.journal
-        return journal is not None and journal.as_written(args) != self.record.inputs
+    # Calls of an earlier or another process
 
     def follow(self, event: CallEnded | CallReopened) -> None:
         """Note that the call, which another process runs, has ended or runs again."""
-        if isinstance(event, CallEnded):
-            self.conclusion = event
-            self.exception = _exception_of(event)
+        if isinstance(event, CallReopened):
+            if self.has_ended:
+                self._run_again()
+        elif not self.is_concluded:
+            self.conclusion, self.exception = event, raised_in(event)
+            self.advance(Stage.Ending)
             self.settle()
-        elif self.has_ended:
-            self.has_ended = self._waiters.are_woken = False
-            self.conclusion, self.exception = None, None
-            if self.parent is not None:
-                self.parent.calls.running += 1
 
     def attach(self, request: CallRequest) -> None:
         """Attach a new request to a recovered call that another process runs."""
         self.request, self.function = request, request.function
 
-    def restore_outputs(self, value: Any) -> None:
-        """Replace the recorded value of the call by *value*, restored to its type."""
-        if (ended := self.record.ended) is not None and value is not ended.outputs:
-            self.record.ended = self.conclusion = replace(ended, outputs=value)
-
     def reopen(self) -> None:
         """Reopen an ended call: it must run again, because its outcome cannot be restored."""
         self.tree.publish(CallReopened(self.id, time.time()))
-        self.has_ended = self._waiters.are_woken = False
-        self.conclusion, self.exception = None, None
+        self._run_again()
         for child in self.children:
             self.expect_again(child)
-        if self.parent is not None:
-            self.parent.calls.running += 1
 
-
-def _exception_of(ended: CallEnded) -> BaseException | None:
-    """Return the exception that a call of another process has raised."""
-    if ended.exception is None:
-        return None
-    from treefold.core.restoring import exception_of  # noqa: PLC0415 - seldom needed
-
-    return exception_of(ended.exception)
+    def _run_again(self) -> None:
+        self.advance(Stage.Requested)
+        self.conclusion = self.exception = self._traceback = None
 
 
 class CodeNode(CallNode):
@@ -792,14 +485,3 @@ def report_if_unseen(node: CallNode) -> None:
         node.asked_for = True  # log it once
         failure = one_line(node.tree.as_written(str(Failure.of(node.exception))))
         log.warning("%s failed, and nobody asked for its result: %s", node, failure)
-
-
-def report_if_abandoned(node: CallNode) -> None:
-    """Log that the event loop ended before *node*, whose result was never asked for."""
-    if node.state is NodeState.Canceled and node.cancel_reason is None:
-        log.warning(
-            "%s was cancelled, because its event loop ended and nobody asked for its result: write"
-            " 'await', as in 'await %s.run(...)'",
-            node,
-            node.function.name,
-        )

@@ -7,35 +7,40 @@ raised, whatever happens during that wait.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from treefold.core.address import address
 from treefold.core.agent_events import NoticeGiven
 from treefold.core.call_request import Concluded
-from treefold.core.errors import CallTimeoutError, RecursionDepthError
+from treefold.core.errors import RecursionDepthError
 from treefold.core.events import ArgumentsEdited, CallAllowed, CallStarted, StopCause
 from treefold.core.from_file import FromFile
 from treefold.core.function import RunContext
 from treefold.core.states import NodeState
-from treefold.runtime.calls.budgets import Account, exceeded
 from treefold.runtime.calls.child_calls import ChildCalls
 from treefold.runtime.calls.files import read_files
-from treefold.runtime.calls.node import CallNode, Outcome
-from treefold.runtime.calls.walk import root_of
-from treefold.runtime.trees.bags import close_all
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.outcome import Outcome
+from treefold.runtime.calls.stage import Stage
+from treefold.runtime.calls.time_limits import keep_limits, start_timers
+from treefold.runtime.trees.bags import SessionBag, close_all
 
 
 def start_task(node: CallNode, context: RunContext) -> None:
     """Start the task of a call, with a copy of the current context variables."""
-    if node.has_ended or (node.conclusion is not None and not node.record.state.final):
+    if node.stage is Stage.Requested:
+        node.advance(Stage.Scheduled)
+        work = run_call(node, context)
+    elif node.stage is Stage.Resending:
+        work = _send_again(node)
+    else:
         return  # it was cancelled before
     node.context = context
     node.on_unstarted_end = None
-    work = _send_again(node) if node.record.state.final else run_call(node, context)
+    begins_in = node.stage
     task = node.loop_handle.loop.create_task(work, name=node.record.requested.function)
-    if node.task is None and not node.has_ended:  # the loop does not start tasks eagerly
+    if node.stage is begins_in:  # the loop does not start tasks eagerly
         node.task = task
         task.add_done_callback(node.end_if_never_begun)
 
@@ -47,7 +52,8 @@ async def _send_again(node: CallNode) -> None:
             if node.request.sink is not None:
                 await node.request.sink(value)
     finally:
-        node.settle()
+        if node.stage is Stage.Resending:
+            node.settle()
 
 
 async def run_call(node: CallNode, context: RunContext) -> None:
@@ -56,11 +62,7 @@ async def run_call(node: CallNode, context: RunContext) -> None:
     try:
         is_resumed = not _begin(node, context)
         try:
-            if is_resumed:
-                await _keep_limits(node)
-            elif node.accounts or node.request.timeout is not None:
-                _start_timers(node)
-            outcome = NodeState.Success, await _work(node, context), None
+            outcome = NodeState.Success, await _work(node, context, is_resumed=is_resumed), None
         except asyncio.CancelledError:
             node.suspend_if_loop_ends()
             outcome = node.cancelled_outcome()
@@ -69,15 +71,19 @@ async def run_call(node: CallNode, context: RunContext) -> None:
                 raise
             # Whatever else a function raises is the outcome of the call.
             outcome = NodeState.Error, None, error
-        node.has_returned = True
-        if node.child_calls is not None or node.tree.deps is not None:
-            await _wind_up(node, outcome)
+        tree = node.tree
+        if node.child_calls is not None or tree.deps is not None:
+            node.advance(Stage.Joining)
+            await _join(node, outcome)
         elif node.timers:
             node.stop_timers()
-        if node.tree.journal is None and (node.tree.kept or node.record.parent is not None):
+        if (journal := tree.journal) is not None:
+            node.record_outcome(journal, outcome)
+            await node.end_saved(journal)
+        elif tree.kept or node.parent is not None or not (bags := tree.take_bags()):
             node.end(outcome)
         else:
-            await _finish(node, outcome)
+            await _end_with(bags, node, outcome)
     # Ctrl-C may come at any line, and nothing can be awaited after it.
     except KeyboardInterrupt as error:
         _interrupt(node, error)
@@ -85,21 +91,26 @@ async def run_call(node: CallNode, context: RunContext) -> None:
 
 
 def _begin(node: CallNode, context: RunContext) -> bool:
-    """Prepare the task of the call; return whether no earlier process has started it."""
+    """Start the call; return False if an earlier process has started it."""
     RunContext.active.set(context)
     if node.task is None:  # the loop starts its tasks eagerly
         node.task = asyncio.current_task()
     else:
         node.task.remove_done_callback(node.end_if_never_begun)
+    node.advance(Stage.Running)
     if node.record.state is not NodeState.Waiting:
         return False
     now, timeout = time.time(), node.request.timeout
     deadline, gated = None if timeout is None else now + timeout, node.request.gate is not None
     node.tree.publish(CallStarted(node.id, now, deadline, gated))
+    if node.accounts or timeout is not None:
+        start_timers(node)
     return True
 
 
-async def _work(node: CallNode, context: RunContext) -> Any:
+async def _work(node: CallNode, context: RunContext, *, is_resumed: bool) -> Any:
+    if is_resumed:
+        await keep_limits(node)
     args, function, request = node.record.inputs, node.function, node.request
     if request.gate is not None or function.uses_recursion:
         try:
@@ -145,65 +156,14 @@ def _check_depth(node: CallNode) -> None:
         )
 
 
-# Its time limits
-
-
-def _start_timers(node: CallNode) -> None:
-    # Timers of the same length are cheap, so the time until the deadline is not computed.
-    if (timeout := node.request.timeout) is not None:
-        node.start_timer(timeout, _time_out, node, timeout)
-    for account in node.accounts:
-        if (seconds := account.seconds_left()) is not None:
-            node.start_timer(seconds, _exceed, node, account)
-
-
-async def _keep_limits(node: CallNode) -> None:
-    """Start the timers of a call that an earlier process started, or end it if its time is over.
-
-    The time in which no process ran it counts.
-    """
-    record, deadline = node.record, node.record.deadline
-    since = time.time() if record.since is None else record.since
-    # It was opened again, by a fork for example, or an earlier version of treefold recorded it.
-    if deadline is None and node.request.timeout is not None:
-        deadline = since + node.request.timeout
-    if deadline is not None:
-        timeout = round(deadline - since, 3)
-        # A clock that was set back does not prolong it.
-        left = min(deadline - time.time(), timeout)
-        await _stop_after(node, left, partial(_time_out, node, timeout))
-    for account in node.accounts:
-        if (left := account.seconds_left()) is not None:
-            await _stop_after(node, left, partial(_exceed, node, account))
-
-
-async def _stop_after(node: CallNode, seconds: float, stop: Callable[[], None]) -> None:
-    if seconds > 0:
-        node.start_timer(seconds, stop)
-    else:
-        stop()
-        await asyncio.sleep(0)  # raises CancelledError
-
-
-def _time_out(node: CallNode, timeout: float) -> None:
-    reason = f"it took longer than {timeout} s"
-    error = CallTimeoutError(f"{node.function.name} ({address(node.path)}): {reason}")
-    node.fail_with(error, reason, StopCause.Timeout)
-
-
-def _exceed(node: CallNode, account: Account) -> None:
-    reason = f"{account.budget.seconds:g} s are over"
-    error = exceeded(account, reason, root_of(node))
-    node.fail_with(error, reason, StopCause.Budget)
-
-
 # Its end
 
 
-async def _wind_up(node: CallNode, outcome: Outcome) -> None:
+async def _join(node: CallNode, outcome: Outcome) -> None:
     """Wait for the children, stop the timers, and close the dependencies of a tree that ends."""
     if node.child_calls is not None:
-        await _join(node, node.child_calls, cancel=outcome[0] is not NodeState.Success)
+        cancels = outcome[0] is not NodeState.Success
+        await _children_ended(node, node.child_calls, cancel=cancels)
     if node.timers:
         node.stop_timers()
     deps = node.tree.deps
@@ -214,7 +174,7 @@ async def _wind_up(node: CallNode, outcome: Outcome) -> None:
             node.suspend_if_loop_ends()
 
 
-async def _join(node: CallNode, calls: ChildCalls[CallNode], *, cancel: bool) -> None:
+async def _children_ended(node: CallNode, calls: ChildCalls[CallNode], *, cancel: bool) -> None:
     """Wait for the children that still run; the outcome of this call stays the same."""
     if calls.unclaimed:
         _leave_unclaimed(node)
@@ -244,15 +204,10 @@ def _leave_unclaimed(node: CallNode) -> None:
         node.tree.publish(NoticeGiven(node.id, text, indexes))
 
 
-async def _finish(node: CallNode, outcome: Outcome) -> None:
-    """End the call after its outcome is saved, or after the bags of its tree are closed."""
-    if (journal := node.tree.journal) is not None:
-        node.record_outcome(journal, outcome)
-        await node.end_saved(journal)
-        return
+async def _end_with(bags: Sequence[SessionBag], node: CallNode, outcome: Outcome) -> None:
+    """End the top-level call of a tree that is not kept after its *bags* are closed."""
     try:
-        if bags := node.tree.take_bags():
-            await close_all(bags)
+        await close_all(bags)
     finally:
         node.end(outcome)
 
@@ -272,10 +227,8 @@ def _interrupt(node: CallNode, error: KeyboardInterrupt) -> None:
     if (task := asyncio.current_task()) is not None:
         # Retrieve the exception: asyncio would log that it was never retrieved.
         task.add_done_callback(lambda task: task.exception())
-    if node.has_ended:
+    if node.stage is Stage.Ended:
         node.wake()
-    elif node.record.state.final:
-        node.settle()
     elif node.record.state is NodeState.Waiting:
         node.end(node.cancelled_outcome())
     else:

@@ -120,7 +120,7 @@ class ClusterAllowances:
     # Rates
 
     async def take_rates(self, rates: Mapping[str, Rate], tokens: int) -> float:
-        return await self._call(partial(self._store.take_rates, rates, tokens))
+        return await self.call(partial(self._store.take_rates, rates, tokens))
 
     def charge_rates(self, rates: Collection[str], more: int) -> None:
         self._post(partial(self._store.charge_rates, rates, more))
@@ -137,7 +137,7 @@ class ClusterAllowances:
         )
         charge = partial(self._charge, id)
         try:
-            refused = await self._call(ask)
+            refused = await self.call(ask)
         except asyncio.CancelledError:
             # It may have been reserved; jobs are done in order.
             charge(0, 0, Decimal(0))
@@ -151,7 +151,7 @@ class ClusterAllowances:
 
     # The thread
 
-    async def _call(self, ask: Callable[[], T]) -> T:
+    async def call(self, ask: Callable[[], T]) -> T:
         """Return the result of *ask*, which is called in the thread."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -281,6 +281,7 @@ def _stored(account: Account, tree: int, *, checked: bool) -> StoredAccount:
         most_calls=budget.calls if checked else None,
         most_tokens=budget.tokens if checked else None,
         most_usd=None if budget.usd is None or not checked else Decimal(budget.usd),
+        history=0 if budget.name is not None else account.history or tree,
         calls=before.calls,
         tokens=before.tokens,
         usd=before.usd,
@@ -289,5 +290,5 @@ def _stored(account: Account, tree: int, *, checked: bool) -> StoredAccount:
 
 def _refused(account: Account, refused: Overdrawn, estimate: Estimate) -> Refused:
     spent = Spent(refused.calls, refused.tokens, refused.usd)
-    found = None if refused.must_wait else refusal(account, spent, Spent(), estimate)
+    found = None if refused.must_wait else refusal(account, spent, estimate)
     return found or Refused(account, "others have used it up", must_wait=refused.must_wait)

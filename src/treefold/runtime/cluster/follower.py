@@ -10,7 +10,8 @@ from treefold.core.errors import ClosedError, StoreError
 from treefold.core.events import Event
 from treefold.core.shared_store import SharedStore
 from treefold.core.states import NodeState
-from treefold.runtime.calls.node import CallNode, RemoteCancel
+from treefold.runtime.calls.cancellable_node import RemoteCancel
+from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.tree_reader import TreeReader

@@ -13,7 +13,9 @@ from treefold.core.events import StopCause
 from treefold.core.function import RunContext
 from treefold.core.shared_store import Ownership, Ticket
 from treefold.core.value_codec import has_unserializable
-from treefold.runtime.calls.node import CallNode, RemoteCancel
+from treefold.runtime.calls.cancellable_node import RemoteCancel
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.stage import Stage
 from treefold.runtime.calls.task import run_call
 from treefold.runtime.calls.walk import subtree, upwards
 from treefold.runtime.cluster.follower import Follower
@@ -77,6 +79,7 @@ class RemoteCalls:
         give_up_lease(node)
         self.waiting[node.id] = node.loop_handle.loop.create_future()
         node.context = context
+        node.advance(Stage.Scheduled)
         loop, name = node.loop_handle.loop, node.record.requested.function
         node.task = loop.create_task(self._wait(node, context), name=f"remote {name}")
         node.task.add_done_callback(partial(self._stop_waiting, node))
@@ -102,7 +105,7 @@ class RemoteCalls:
                 self._cancel(node.id, reason, StopCause.Cancelled)
             except FencedError:
                 return  # another worker runs the caller, and waits for the call
-        if here.done() and not node.has_ended:
+        if here.done() and node.stage is Stage.Scheduled:
             await run_call(node, context)
 
     def _stop_waiting(self, node: CallNode, task: "asyncio.Task[None]") -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol
 
 from treefold.core.address import address
 from treefold.core.agent_events import NoticeGiven
+from treefold.core.commands import CancelCall, PauseCall, ResumeCall, read_command
 from treefold.core.errors import ClosedError, FencedError, InvalidValueError, StoreError
-from treefold.core.events import Event
+from treefold.core.events import Event, StopCause
 from treefold.core.question import Question
 from treefold.core.shared_store import Ownership, SharedStore
 from treefold.core.states import NodeState
@@ -26,7 +27,6 @@ from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.cluster.insisting import RETRY, insist
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
-from treefold.runtime.durable.commands import cause_of, read_command
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.shared_trees import SharedTrees
 from treefold.runtime.durable.tree_reader import TreeReader
@@ -201,9 +201,9 @@ class Runs:
             root = self._engine.load(ownership.tree, read.events)
         self._remote_calls.follow_loaded(root, journal)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
-        self._execute_early(root, read.messages, "cancel", partial(_cancel, root))
+        self._execute_early(root, read.messages, CancelCall)
         self._resume_held_back(root, read.messages)
-        is_over = root.has_ended or root.is_ending
+        is_over = root.is_concluded
         if not is_over and (why := self._recovery.why_held_back(root)):
             return await self._hold_back(root, why, ownership, journal)
         mine = {node.id for node in self._remote_calls.run_with(root)}
@@ -218,7 +218,7 @@ class Runs:
             else:
                 self._recovery.resume_tree(root.id, was_killed=read.was_killed)
             # Nothing has run yet, so no call is made before a pause is in force.
-            self._execute_early(root, read.messages, "pause", partial(_pause, root))
+            self._execute_early(root, read.messages, PauseCall)
         self._host.commands.wake()
         self._host.spawn(self._attend(run), f"the drive of {address(root.path)}")
         return run
@@ -239,19 +239,22 @@ class Runs:
         self,
         root: CallNode,
         messages: Iterable[Message],
-        what: str,
-        act: Callable[[Mapping[str, Any]], None],
+        kind: type[CancelCall | PauseCall],
     ) -> None:
         """Execute the commands of one kind for *root* that were posted before it was adopted.
 
         All others are executed as those that arrive later.
         """
         for message in messages:
-            command: Mapping[str, Any] = {}
             with suppress(InvalidValueError):
-                command = read_command(message.body)
-            if command.get("do") == what and command.get("node") == root.id:
-                act(command)
+                match read_command(message.body):
+                    case CancelCall(root.id, reason, cause) if kind is CancelCall:
+                        stop = cause if cause is StopCause.Abandoned else StopCause.Cancelled
+                        root.cancel_on_loop(reason, cause=stop)
+                    case PauseCall(root.id, reason) if kind is PauseCall:
+                        pause_node(root, reason)
+                    case _:
+                        continue
                 self._host.commands.note_executed(message.id, root.id)
 
     def _resume_held_back(self, root: CallNode, messages: Iterable[Message]) -> None:
@@ -259,9 +262,9 @@ class Runs:
         for message in messages:
             with suppress(InvalidValueError):
                 match read_command(message.body):
-                    case {"do": "resume", "node": root.id, "without": [*names]} if names:
-                        lift(root, map(str, names))
-                    case {"do": "resume", "node": root.id} if root.record.inert:
+                    case ResumeCall(root.id, without=names) if names:
+                        lift(root, names)
+                    case ResumeCall(root.id) if root.record.inert:
                         pass
                     case _:
                         continue
@@ -562,11 +565,3 @@ class Runs:
     def may_forget(self, node: int) -> bool:
         """Whether the commands for a drive are done when they were executed here."""
         return node not in self._lost
-
-
-def _cancel(root: CallNode, command: Mapping[str, Any]) -> None:
-    root.cancel_on_loop(str(command.get("reason", "")), cause=cause_of(command))
-
-
-def _pause(root: CallNode, command: Mapping[str, Any]) -> None:
-    pause_node(root, str(command.get("reason", "")))

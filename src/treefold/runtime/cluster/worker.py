@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from treefold.core.call_request import CallRequest
+from treefold.core.commands import CancelCall, ExpireQuestion, write_command
 from treefold.core.errors import (
     ClosedError,
     EngineError,
@@ -29,7 +30,6 @@ from treefold.runtime.cluster.heartbeat import Heartbeat
 from treefold.runtime.cluster.insisting import insist
 from treefold.runtime.cluster.remote_calls import RemoteCalls
 from treefold.runtime.cluster.runs import GRACE, Runs
-from treefold.runtime.durable.commands import write_command
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.inbox import Execute
 from treefold.runtime.durable.shared_trees import SharedTrees
@@ -225,11 +225,10 @@ class Worker:
     async def _submit_tree(self, ticket: Ticket, root: CallNode) -> None:
         try:
             await self._submit(ticket, root)
-        except FencedError:
+        except FencedError as error:
             # The source of a fork was deleted meanwhile, so the fork cannot be written.
             self.follower.forget(root)
-            assert root.tree.journal is not None  # it is in the store
-            await root.end_saved(root.tree.journal)
+            root.end_fenced(error)
 
     async def _submit(self, ticket: Ticket, node: CallNode) -> None:
         journal = node.tree.journal
@@ -278,13 +277,12 @@ class Worker:
 
     def _cancel_elsewhere(self, node: int, reason: str, cause: StopCause) -> None:
         """Ask the process that runs a node to cancel it; on the loop, which does not wait."""
-        command = {"do": "cancel", "node": node, "reason": reason, "cause": cause}
-        body = write_command(command, "a reason")
+        body = write_command(CancelCall(node, reason, cause))
         self.spawn(self._post_to(node, body), "cancellation")
 
     def _expire(self, question: Question) -> None:
         """Let a question expire, unless it has been answered; on the loop."""
-        body = write_command({"do": "expire", "id": question.id}, "a question")
+        body = write_command(ExpireQuestion(question.id))
         self.spawn(self._post_expiry(question, body), "expiry")
 
     async def _post_expiry(self, question: Question, body: str) -> None:

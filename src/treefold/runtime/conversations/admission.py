@@ -57,7 +57,7 @@ async def admitted(
     rates = limits.rates_for(model.name) if limits.rates else {}
     expected = opened.expected_input(inputs)
     tokens = expected.total
-    reservation = reservation_for(node, services, opened, expected, over_budget=over_budget)
+    reservation = reservation_for(node, services, opened, inputs, expected, over_budget=over_budget)
     admission, taken = Admission(), False
     give_back: Callable[[], None] = _nothing
     try:
@@ -80,7 +80,6 @@ async def admitted(
             if reservation is not None and not is_paused:
                 await reservation.wait()
         yield admission
-        services.answer_sizes.note(model.name, admission.usage.total - tokens)
     finally:
         give_back()
         if reservation is not None:

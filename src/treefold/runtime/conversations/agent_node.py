@@ -69,7 +69,7 @@ class AgentNode(CallNode):
 
     @property
     def responses(self) -> int:
-        """The number of responses so far."""
+        """The number of the last response."""
         return self.conversation.responses
 
     @property
@@ -79,11 +79,11 @@ class AgentNode(CallNode):
 
     def get_transcript(self) -> list[TranscriptPart]:
         talk = self.record.conversation
-        return [*talk.transcript, *talk.said]
+        return [*talk.transcript, *talk.unanswered]
 
     @property
     def exchanges(self) -> Sequence[Exchange]:
-        return self.record.conversation.exchanges
+        return [response.exchange for response in self.record.conversation.responses]
 
     @property
     def rule_chain(self) -> RuleChain:
@@ -97,7 +97,7 @@ class AgentNode(CallNode):
     @property
     def knows_all(self) -> bool:
         talk = self.record.conversation
-        return bool(talk.exchanges or talk.said)
+        return bool(talk.responses or talk.unanswered)
 
     def when_answering(self, wake: Callable[[], None]) -> None:
         self.conversation.when_answering(wake)

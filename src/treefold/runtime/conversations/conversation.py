@@ -1,12 +1,13 @@
 """The conversation of an agent's call with its model, one request at a time."""
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from treefold.core.agent_errors import AgentException, BudgetExceeded
 from treefold.core.agent_events import (
@@ -24,11 +25,9 @@ from treefold.core.decisions import RuleChain
 from treefold.core.errors import (
     InvalidValueError,
     ModelProviderException,
-    OtherProtocolError,
     UsageError,
 )
 from treefold.core.events import Failure
-from treefold.core.exchange import Exchange, Finish
 from treefold.core.function import Function, ModelFinder
 from treefold.core.model import Caching, Model, ModelSettings, Session
 from treefold.core.model_events import (
@@ -44,7 +43,9 @@ from treefold.core.model_events import (
 from treefold.core.record import ConversationRecord
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 from treefold.core.usage import TokenUsage
+from treefold.core.window import Window
 from treefold.models.caching import RUNS, PastRun, caching_policy, depends_on_past
+from treefold.models.reopening import reopen
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, upwards
 from treefold.runtime.calls.ways_out import way_out
@@ -55,6 +56,8 @@ from treefold.runtime.loops.loop_handle import settle
 from treefold.runtime.questions.ask import ask_to_resume
 from treefold.runtime.questions.more_budget import ask_for_more
 from treefold.runtime.services import Services
+
+_LONG: Final = 16_384  # characters of a response
 
 
 class Conversation:  # noqa: PLR0904 - half of the public methods are properties
@@ -75,7 +78,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._rules: RuleChain | None = None
         self._substitute: Model | None = None  # answers instead of every other model
         self._replayed: Mapping[tuple[str, str], str] | None = None  # decisions, in a replay
-        self.responses = len(node.record.conversation.exchanges)
         self.notices: list[str] = []
         # They are compared by identity: their node ids prove nothing, since other runtimes use the
         # same ids.
@@ -89,12 +91,28 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self.is_requesting = False  # whether a request is under way
         self._answering = node.loop_handle.loop.create_future()
         node.add_end_callback(partial(settle, self._answering))
-        if self.responses:  # the model has answered in an earlier process
+        if node.record.conversation.responses:  # the model has answered in an earlier process
             settle(self._answering)
 
     @property
     def transcript(self) -> Sequence[TranscriptPart]:
         return self._node.record.conversation.transcript
+
+    @property
+    def responses(self) -> int:
+        # A call that continues the conversation of another one counts on.
+        earlier = self._earlier
+        return self._node.record.conversation.step or (earlier[-1].step if earlier else 0)
+
+    @property
+    def _earlier(self) -> Sequence[ResponseCompleted]:
+        """What was said in the call whose conversation this one continues."""
+        given = self._node.request.prior
+        return given.said if isinstance(given, PriorConversation) else ()
+
+    @property
+    def _said(self) -> Sequence[ResponseCompleted]:
+        return [*self._earlier, *self._node.record.conversation.responses]
 
     # What it begins with
 
@@ -109,9 +127,9 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         record = self._node.record.conversation
         prompt = None if record.edit is None else record.edit.prompt
         system = None if record.edit is None else record.edit.system
-        if record.exchanges or record.said:  # in an earlier process
+        if record.responses or record.unanswered:  # in an earlier process
             return PriorConversation(
-                exchanges=tuple(record.exchanges),
+                said=tuple(record.responses),
                 unsent=_inputs(record),
                 response=record.response,
                 is_begun=True,
@@ -133,8 +151,9 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         """Return what another call needs to continue this conversation."""
         if self._opened is None:
             return self.handed_over
-        exchanges = tuple(self._opened.session.exchanges)
-        return PriorConversation(exchanges=exchanges, unsent=self._unsent)
+        since = self._node.record.conversation.since
+        said = [response for response in self._said if response.step >= since]
+        return PriorConversation(said=said, unsent=self._unsent)
 
     # Models and rules
 
@@ -261,30 +280,18 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         system: str,
         functions: Sequence[Function],
         settings: ModelSettings,
+        since: int | None = None,
     ) -> None:
-        self._open(model, system, functions, settings, self.prior.exchanges)
+        since = self._node.record.conversation.since if since is None else since
+        window = Window.of(self._said, since)
+        session = reopen(model, system, functions, settings, window)
+        said = tuple([part for parts in window.parts for part in parts])
+        self._begin(Opened(session, model, system, functions, settings), said, window.since)
 
     def forbid_calls(self) -> None:
         opened = self._get_opened()
         settings = replace(opened.settings, call_functions=False)
-        exchanges = tuple(opened.session.exchanges)
-        self._open(opened.model, opened.system, opened.functions, settings, exchanges)
-
-    def _open(
-        self,
-        model: Model,
-        system: str,
-        functions: Sequence[Function],
-        settings: ModelSettings,
-        exchanges: Sequence[Exchange],
-    ) -> None:
-        try:
-            session = model.open(system, functions, settings, exchanges=exchanges)
-        except OtherProtocolError:
-            session = _translated(model, system, functions, settings, exchanges)
-        self.responses = len(session.exchanges)
-        said = tuple(session.transcript)
-        self._begin(Opened(session, model, system, functions, settings), said)
+        self.open(opened.model, opened.system, opened.functions, settings)
 
     def take_over(
         self,
@@ -294,9 +301,11 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         functions: Sequence[Function],
         settings: ModelSettings,
     ) -> None:
-        self._begin(Opened(session, model, system, functions, settings), ())
+        self._begin(Opened(session, model, system, functions, settings))
 
-    def _begin(self, opened: Opened, transcript: tuple[TranscriptPart, ...]) -> None:
+    def _begin(
+        self, opened: Opened, transcript: tuple[TranscriptPart, ...] = (), since: int = 1
+    ) -> None:
         """Publish that the conversation is open; *transcript* is what it continues."""
         # An earlier process, or this one with other settings, had opened it before.
         continues = self._node.record.conversation.model is not None
@@ -313,6 +322,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 () if continues else transcript,
                 continues,
                 opened.model.address,
+                since,
             )
         )
 
@@ -370,7 +380,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 if failure is not None:
                     failed = RequestFailed(node.id, time.time(), failure, usage, cost)
                     node.tree.publish(failed)
-        return self._complete(opened.session, usage, cost)
+        completed = self._complete(opened.session, usage, cost)
+        if sum(map(len, completed.exchange.received)) > _LONG:
+            await asyncio.sleep(0)  # others run before its calls are made, which takes as long
+        return completed
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
         session = self._get_opened().session
@@ -383,10 +396,16 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     ) -> ResponseCompleted:
         node, exchanges = self._node, session.exchanges
         parts = tuple(session.parts(len(exchanges) - 1))
-        self.responses += 1
         self._unsent = ()
         completed = ResponseCompleted(
-            node.id, time.time(), exchanges[-1], parts, usage, cost, self._first_chunk
+            node.id,
+            time.time(),
+            exchanges[-1],
+            parts,
+            usage,
+            cost,
+            self.responses + 1,
+            self._first_chunk,
         )
         node.tree.publish(completed)
         return completed
@@ -428,24 +447,5 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._services.past_runs.add(name, times, RUNS)
 
 
-def _translated(
-    model: Model,
-    system: str,
-    functions: Sequence[Function],
-    settings: ModelSettings,
-    exchanges: Sequence[Exchange],
-) -> Session:
-    """Open a conversation that continues exchanges with another provider's model."""
-    from treefold.models.reading import to_plain  # noqa: PLC0415 - knows every protocol
-
-    session = model.open(system, functions, settings, exchanges=to_plain(exchanges))
-    if exchanges[-1].finish is Finish.TOOL_USE and not session.pending:
-        raise UsageError(
-            f"{model.name} cannot take over the calls that another model asked for last: continue"
-            " from an earlier response"
-        )
-    return session
-
-
 def _inputs(record: ConversationRecord) -> tuple[UserText | ToolResult, ...]:
-    return tuple([part for part in record.said if isinstance(part, UserText | ToolResult)])
+    return tuple([part for part in record.unanswered if isinstance(part, UserText | ToolResult)])

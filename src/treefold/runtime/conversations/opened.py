@@ -1,20 +1,20 @@
-"""A conversation that is open, and how large its next request will be."""
+"""A conversation that is open, and how large its next request may be."""
 
 from collections.abc import Sequence
 from typing import Final
 
+from treefold.core.fact import Fact
 from treefold.core.function import Function
-from treefold.core.lazy_dataclass import lazy_dataclass
-from treefold.core.model import Model, ModelSettings, Session
+from treefold.core.model import Caching, Model, ModelSettings, Session
 from treefold.core.transcript import ToolResult, UserText
 from treefold.core.usage import TokenUsage
-from treefold.runtime.limits.answer_sizes import AnswerSizes
 
-_BYTES_PER_TOKEN: Final = 4  # about
+_BYTES_PER_TOKEN: Final = 4  # about; no tokenizer makes more than one token of a byte
+_FRAME: Final = 512  # tokens that a provider may add to what is sent, at most
+_LARGEST_WINDOW: Final = 1_048_576  # of a model of which nothing is known
 
 
-@lazy_dataclass(frozen=True)
-class Opened:
+class Opened(Fact, frozen=True):
     """A session, and what it was opened with."""
 
     session: Session
@@ -26,20 +26,35 @@ class Opened:
     def expected_input(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
         """Estimate what is sent next: the whole conversation once more, with *inputs*."""
         exchanges = self.session.exchanges
-        new = sum(_size(p.text if isinstance(p, UserText) else p.content) for p in inputs)
-        if not exchanges:
-            new += _size(self.system)
-        usage = TokenUsage(input=new // _BYTES_PER_TOKEN + 1)
+        usage = TokenUsage(input=self._new_bytes(inputs) // _BYTES_PER_TOKEN + 1)
         return usage + exchanges[-1].usage if exchanges else usage
 
-    def expected_rest(self, sizes: AnswerSizes) -> int:
-        """Return how many tokens more may be used: by the answer, and by what is not estimated."""
-        settings, rest = self.settings, 0
-        if not self.session.exchanges:
+    def most(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
+        """Return the most that a request with *inputs* takes: whatever is sent, and the answer.
+
+        Nothing is expected to be read from a cache: what is there may be forgotten any time.
+        """
+        exchanges, model = self.session.exchanges, self.model
+        sent = self._new_bytes(inputs) + _FRAME
+        if exchanges:
+            sent += exchanges[-1].usage.total
+        else:
             for one in self.functions:
-                rest += len(one.description) + len(str(one.input_schema))
-        answer = settings.max_tokens or sizes.expect(self.model.name, settings.thinking or 0)
-        return rest // _BYTES_PER_TOKEN + answer
+                sent += _size(one.name) + _size(one.description) + _size(str(one.input_schema))
+        window = model.context_window or _LARGEST_WINDOW
+        answer = model.longest_answer(self.settings)
+        sent, answer = min(sent, window), window if answer is None else answer
+        match self.settings.caching:
+            case Caching.MINUTES:
+                return TokenUsage(cache_write=sent, output=answer)
+            case Caching.HOUR:
+                return TokenUsage(cache_write_1h=sent, output=answer)
+            case _:
+                return TokenUsage(input=sent, output=answer)
+
+    def _new_bytes(self, inputs: Sequence[UserText | ToolResult]) -> int:
+        new = sum(_size(p.text if isinstance(p, UserText) else p.content) for p in inputs)
+        return new if self.session.exchanges else new + _size(self.system)
 
 
 def _size(text: str) -> int:

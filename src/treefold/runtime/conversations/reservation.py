@@ -1,17 +1,17 @@
 """Reserves a model request in the budgets of its call and of all calls above."""
 
+import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence, Set
-from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from typing import Final
 
 from treefold.core.agent_errors import UnknownPriceError
 from treefold.core.agent_events import BudgetAwaited
 from treefold.core.model import Model
 from treefold.core.shared_store import Estimate
+from treefold.core.transcript import ToolResult, UserText
 from treefold.core.usage import TokenUsage
 from treefold.models.prices import price
 from treefold.runtime.calls.budgets import Account, Hold, Refused, exceeded, set_aside
@@ -32,7 +32,7 @@ class Reservation:
     requests that wait for each other's budgets come to an end.
 
     Args:
-        estimate: returns what to reserve; the longer it waits, the more answers are known.
+        estimate: what to reserve.
         unchecked: the accounts that may be overdrawn by it.
     """
 
@@ -41,7 +41,7 @@ class Reservation:
         node: CallNode,
         services: Services,
         accounts: Sequence[Account],
-        estimate: Callable[[], Estimate],
+        estimate: Estimate,
         unchecked: Set[Account],
     ) -> None:
         self._node = node
@@ -60,9 +60,11 @@ class Reservation:
 
         Raises:
             BudgetExceeded: the request does not fit into a budget.
-            UnknownPriceError: a budget is in US dollars, and the model has no known price.
         """
-        hold = Hold(self._estimate())
+        for account in self._accounts:
+            if account.unread:
+                await self._catch_up(account)
+        hold = Hold(self._estimate)
         refused = set_aside(self._accounts, hold, self._unchecked)
         if refused is None:
             refused = await self._make_stored(hold)
@@ -73,6 +75,13 @@ class Reservation:
             self._full = refused.account
             return False
         raise exceeded(refused.account, refused.reason, root_of(self._node))
+
+    async def _catch_up(self, account: Account) -> None:
+        """Count what earlier processes have spent of an account, as the journal says."""
+        shared, journal = self._services.shared, self._node.tree.journal
+        if journal is not None:
+            await journal.saved(self._node)  # a fork may be new
+        await account.catch_up(asyncio.to_thread if shared is None else shared.call)
 
     async def _make_stored(self, hold: Hold) -> Refused | None:
         """Reserve it in the accounts of which several workers spend."""
@@ -124,6 +133,7 @@ def reservation_for(
     node: CallNode,
     services: Services,
     opened: Opened,
+    inputs: Sequence[UserText | ToolResult],
     expected: TokenUsage,
     *,
     over_budget: bool,
@@ -133,25 +143,25 @@ def reservation_for(
     Args:
         expected: what is sent, about.
         over_budget: do not check budgets that allow one last call.
+
+    Raises:
+        UnknownPriceError: a budget is in US dollars, and the model has no known price.
     """
     accounts = [account for one in upwards(node) for account in one.accounts]
     if not accounts:
         return None
     in_dollars = any(account.budget.usd is not None for account in accounts)
-    estimate = partial(_estimate, services, opened, expected, in_dollars=in_dollars)
+    most, least = opened.most(inputs), expected.total
+    # What was sent last was counted by the provider, and may be more than it is here.
+    tokens = max(most.total, least)
+    if in_dollars:
+        least_usd = _price(expected, opened.model)
+        usd = max(_price(most, opened.model), least_usd)
+        estimate = Estimate(tokens=tokens, usd=usd, least_tokens=least, least_usd=least_usd)
+    else:
+        estimate = Estimate(tokens=tokens, least_tokens=least)
     unchecked = {one for one in accounts if over_budget and one.budget.last_call}
     return Reservation(node, services, accounts, estimate, unchecked)
-
-
-def _estimate(
-    services: Services, opened: Opened, expected: TokenUsage, *, in_dollars: bool
-) -> Estimate:
-    rest, least = opened.expected_rest(services.answer_sizes), expected.total
-    if not in_dollars:
-        return Estimate(tokens=least + rest, least_tokens=least)
-    least_usd = _price(expected, opened.model)
-    usd = _price(replace(expected, output=expected.output + rest), opened.model)
-    return Estimate(tokens=least + rest, usd=usd, least_tokens=least, least_usd=least_usd)
 
 
 def _price(usage: TokenUsage, model: Model) -> Decimal:

@@ -10,29 +10,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from treefold.core.agent_events import (
-    BudgetAwaited,
-    ConversationOpened,
-    LeaseAwaited,
-    NoticeGiven,
-    RateAwaited,
-    RequestFailed,
-    RequestRetried,
-    RequestSent,
-)
 from treefold.core.call_request import CallRequest, Gate
 from treefold.core.events import (
-    CallAllowed,
     CallEnded,
-    CallPaused,
-    CallReopened,
-    CallResumed,
-    CallStarted,
     Event,
     ProcessDied,
     QuestionAsked,
     QuestionSettled,
-    TreeHeldBack,
     TreeResumed,
 )
 from treefold.core.function import RunContext
@@ -50,11 +34,6 @@ _WHY: Final = (
     f"the process died at least {MOST_DEATHS} times while this ran, and nothing was finished in"
     " between: this may be what kills it; resume tries it once more, cancel ends it"
 )
-_REPEATED: Final = (
-    CallStarted, CallAllowed, CallPaused, CallResumed, CallReopened, ConversationOpened,
-    LeaseAwaited, RateAwaited, BudgetAwaited, RequestSent, RequestRetried, RequestFailed,
-    NoticeGiven, TreeResumed, TreeHeldBack,
-)  # fmt: skip
 
 
 def last_death(events: Sequence[Event]) -> ProcessDied | None:
@@ -84,7 +63,7 @@ def _is_progress(before: Sequence[Event], since: Sequence[Event]) -> bool:
             case QuestionSettled():
                 new = event.id not in pauses and event.answer is not None
             case _:
-                new = not isinstance(event, _REPEATED)
+                new = not event.repeated
         if new:
             return True
     return False
@@ -217,7 +196,7 @@ def _publish_with_next(root: CallNode, event: Event) -> None:
     """
 
     def publish() -> None:
-        if root.record.ended is None and root.conclusion is None:
+        if not root.is_concluded:
             root.tree.publish(event)
 
     root.tree.on_next_event(publish)

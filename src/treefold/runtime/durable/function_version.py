@@ -17,6 +17,7 @@ from pathlib import PurePath
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
+from treefold.core.fact import Fact, fields_of
 from treefold.core.from_file import FromFile
 from treefold.core.function import Function
 from treefold.core.signature import underlying
@@ -113,11 +114,17 @@ class _Part:
             return [self.data_of(item) for item in cast("list[Any]", value)]
         if isinstance(value, set | frozenset):
             return sorted(json.dumps(self.data_of(item)) for item in cast("set[Any]", value))
-        if is_dataclass(value) and not isinstance(value, type):
+        if isinstance(value, Fact):
+            found = fields_of(type(value))
+        elif is_dataclass(value) and not isinstance(value, type):
+            found = fields(value)
+        else:
+            found = None
+        if found is not None:
             # A field that a later release adds does not count unless it is used.
             return {
                 field.name: self.data_of(item)
-                for field in fields(value)
+                for field in found
                 if (item := getattr(value, field.name)) is not field.default
             }
         if callable(value) and not isinstance(value, type):

@@ -4,13 +4,21 @@ The first answer to a question in the inbox wins, from whichever process. So an 
 in the driver's own process claims the question here first.
 """
 
-import json
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
 
+import msgspec
+
+from treefold.core.commands import (
+    AnswerQuestion,
+    ClaimQuestion,
+    Command,
+    Refusal,
+    read_command,
+    write_command,
+)
 from treefold.core.errors import (
     ClosedError,
     InvalidValueError,
@@ -19,12 +27,11 @@ from treefold.core.errors import (
     UnknownQuestionError,
 )
 from treefold.core.store import Message, nonblocking
-from treefold.runtime.durable.commands import read_command, refusal_of
 from treefold.runtime.durable.journal_writer import JournalWriter
 
 log = logging.getLogger(__name__)
 
-Execute = Callable[[Mapping[str, Any], int], None]  # a command, and the id of its message
+Execute = Callable[[Command, int], None]  # a command, and the id of its message
 
 
 class Inbox:
@@ -58,7 +65,7 @@ class Inbox:
         self._executed[message] = self._journal.mark()
 
     def _try_execute(self, message: Message, execute: Execute) -> bool:
-        command: Mapping[str, Any] = {}
+        command: Command | None = None
         try:
             command = read_command(message.body)
             execute(command, message.id)
@@ -72,8 +79,9 @@ class Inbox:
                 return False
             log.warning("what another process asked for was not done: %s", error)
             # The process that posted it waits for a reply with this key.
-            if isinstance(key := command.get("key"), str):
-                self._journal.store.broadcast(refusal_of(key, error))
+            if (key := getattr(command, "key", None)) is not None:
+                refusal = msgspec.json.encode(Refusal(key, str(error))).decode()
+                self._journal.store.broadcast(refusal)
         self._postponed.discard(message.id)
         # Once the journal is closed, its effects are not recorded: the next driver executes it.
         return not self._journal.is_closed
@@ -113,7 +121,7 @@ class Inbox:
             StoreBusyError: another program has the store locked, and this is *on_loop*.
         """
         store, mode = self._journal.store, nonblocking if on_loop else nullcontext
-        claim = json.dumps({"do": "claim", "id": question, "by": os.urandom(8).hex()})
+        claim = write_command(ClaimQuestion(question, os.urandom(8).hex()))
         self._claims.add(claim)
         try:
             with mode():
@@ -138,9 +146,7 @@ class Inbox:
 def _answered_by(message: Message) -> str | None:
     """Return the id of the question that *message* answers or claims."""
     with suppress(InvalidValueError):
-        match read_command(message.body):
-            case {"do": "answer" | "claim", "id": str(id)}:
-                return id
-            case _:
-                pass
+        command = read_command(message.body)
+        if isinstance(command, AnswerQuestion | ClaimQuestion):
+            return command.id
     return None

@@ -103,7 +103,7 @@ class LiveTextWriter:
         self._sent()
 
 
-class _Read:
+class _ReadText:
     """A response that is arriving, as far as it has been read."""
 
     __slots__ = ("entry", "output_end", "response", "text_end")
@@ -135,7 +135,7 @@ class LiveTextReader:
         self._store = store
         self._tree = tree
         self._position = 0  # in the broadcasts
-        self._arriving: dict[int, _Read] = {}  # by node
+        self._arriving: dict[int, _ReadText] = {}  # by node
 
     def read(self, numbers: Mapping[int, int]) -> dict[int, ArrivingResponse]:
         """Return the responses that are still arriving, by node.
@@ -161,7 +161,7 @@ class LiveTextReader:
             ):
                 read = self._arriving.get(node)
                 if read is None or read.entry != entry:
-                    read = self._arriving[node] = _Read(entry)
+                    read = self._arriving[node] = _ReadText(entry)
                 if path:
                     read.add_output(start, text, tuple(path[0]))
                 else:

@@ -1,7 +1,6 @@
 """Reads recorded trees for a runtime, and attaches the requests of its program to them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -18,6 +17,7 @@ from treefold.core.events import (
     StopCause,
     ValueSent,
 )
+from treefold.core.fact import replace
 from treefold.core.forking import inherited_call
 from treefold.core.function import Function, RunContext
 from treefold.core.guards import Guards
@@ -26,6 +26,8 @@ from treefold.core.record import CallRecord
 from treefold.core.restoring import restored
 from treefold.core.value_codec import has_unserializable
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.past_call import restore_outputs, resume_as
+from treefold.runtime.calls.stage import Stage
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.durable.crash_trials import last_death
 from treefold.runtime.durable.function_version import version_of, version_of_hook
@@ -146,13 +148,13 @@ class Loader:
 
         The function of a call that continues may have changed since it was made.
         """
-        if node.is_ending:
+        if node.stage is Stage.Ending:
             return
         if node.has_ended and request.sink is not None and has_unserializable(node.record.values):
             self._reopen(node)
-        node.resume_as(request)
+        resume_as(node, request)
         if node.has_ended:
-            node.restore_outputs(restored(request.function.output_type, node.outputs))
+            restore_outputs(node, restored(request.function.output_type, node.outputs))
             if has_unserializable(node.outputs) or node.stopped_by is StopCause.Abandoned:
                 self._reopen(node)
             elif node.parent is not None and request.function.ends_its_caller:

@@ -12,7 +12,6 @@ from treefold.core.events import Event, TreeForked, set_number
 from treefold.core.forking import inherit
 from treefold.core.journaling import events_of
 from treefold.core.store import Store
-from treefold.core.version_1 import Upgrade
 
 
 class TreeReader:
@@ -26,7 +25,6 @@ class TreeReader:
         self._store = store
         self._tree = tree
         self._long_texts = long_texts
-        self._upgrade = Upgrade()
         self._with_source = True  # includes what a fork shares with its original tree
         self._read = after  # the position of the last entry that was read
         self.count = 0  # how many events were read
@@ -41,7 +39,7 @@ class TreeReader:
         """Return the events since the last call, with values as plain data.
 
         Raises:
-            StoreError: the journal is damaged, or from a newer version.
+            StoreError: the journal is damaged.
         """
         wanted = self._long_texts
         texts = self._store.texts(self._tree) if wanted and not self._read else {}
@@ -58,7 +56,7 @@ class TreeReader:
             return []
         with reporting_damage(self._store, self._tree):
             with gc_disabled():
-                events = events_of(entries, text_of, self._upgrade)
+                events = events_of(entries, text_of)
             if not self._read and self._with_source and isinstance(events[0], TreeForked):
                 events[:0] = self._inherited(events[0])
         for number, event in enumerate(events, self.count + 1):
@@ -117,7 +115,7 @@ def read_events(store: Store, tree: int, *, long_texts: bool = True) -> list[Eve
 
     Raises:
         UnknownNodeError: there is no such tree.
-        StoreError: the journal is damaged, or from a newer version.
+        StoreError: the journal is damaged.
     """
     events = TreeReader(store, tree, long_texts=long_texts).read()
     if not events:

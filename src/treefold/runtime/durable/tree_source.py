@@ -4,12 +4,11 @@ import itertools
 import threading
 from typing import Protocol
 
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.fact import Fact
 from treefold.runtime.trees.tree import Recorder, Tree
 
 
-@lazy_dataclass(frozen=True)
-class NewTree:
+class NewTree(Fact, frozen=True):
     """The id of a new tree, its number, and where its events are recorded."""
 
     id: int

@@ -1,14 +1,15 @@
 """How a process takes part in a shared store, and how it does there."""
 
+import os
 from collections.abc import Collection
+from dataclasses import dataclass
 from enum import Enum
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.function import DEFAULT_QUEUE
-from treefold.core.lazy_dataclass import lazy_dataclass
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class WorkerSettings:
     """How this process takes part in a shared store: its name, its queues, its times in seconds.
 
@@ -34,6 +35,11 @@ class WorkerSettings:
     beat: float = 3.0
     sweep: float = 1.0
     poll: float = 1.0
+
+    @property
+    def known_as(self) -> str:
+        """What people call this process: its name, or the host and the process id."""
+        return self.name or f"{os.uname().nodename}-{os.getpid()}"
 
     def __post_init__(self) -> None:
         if isinstance(self.queues, str) or not self.queues:
@@ -62,7 +68,7 @@ class WorkerPhase(Enum):
     Dead = "dead"  # it counted as dead, and others run its trees
 
 
-@lazy_dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class WorkerStatus:
     """What a worker does just now, and whether the store answers it.
 

@@ -3,7 +3,6 @@
 =================== ==============================================================================
 ``limits``          Limits: how many model requests may be under way
 ``allowances``      Allowances: lets requests through by limits of all processes and by rates
-``answer_sizes``    AnswerSizes: how long the next answer of a model may be
 ``leases``          Lease: the right of a tree to send model requests
 ``slots``           SlotPool: a limited number of slots, first come, first served
 ``model_names``     ModelNames: resolves a reference to a model

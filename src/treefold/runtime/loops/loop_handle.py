@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
 from treefold.core.errors import BlockingCallError, ClosedError, UsageError
-from treefold.runtime.loops.timers import Timers
+from treefold.runtime.loops.timers import LoopTimers
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class LoopHandle:
     def __init__(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         self.loop = loop
         self.patience = patience  # seconds after which a cancelled call is cancelled again
-        self.call_later = Timers(loop).call_later  # to be used on the loop itself
+        self.call_later = LoopTimers(loop).call_later  # to be used on the loop itself
         self._thread = threading.get_ident()
         self._process = os.getpid()
 
@@ -150,7 +150,7 @@ class BackgroundLoop(LoopHandle):
         )
         self._runner.start()
         self.loop = started.result()
-        self.call_later = Timers(self.loop).call_later
+        self.call_later = LoopTimers(self.loop).call_later
         assert self._runner.ident is not None  # it has started
         self._thread = self._runner.ident
 

@@ -55,7 +55,7 @@ class Timer:
 AnyTimer = Timer | asyncio.TimerHandle
 
 
-class Timers:
+class LoopTimers:
     """The timers of one loop; to be used on the loop itself."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

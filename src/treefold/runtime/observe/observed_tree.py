@@ -52,9 +52,9 @@ class ObservedTree:
             return [call.frame for call in calls]
 
     def responses(self, id: int) -> int:
-        """Return the number of model responses that a node has received."""
+        """Return the number of the last model response that a node has received."""
         with self._folded(id) as fold:
-            return len(fold[id].conversation.exchanges)
+            return fold[id].conversation.step
 
     @contextmanager
     def _folded(self, id: int) -> Generator[TreeFold]:

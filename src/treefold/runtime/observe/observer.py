@@ -3,20 +3,30 @@
 An observer runs no calls, and writes nothing to the journal but messages.
 """
 
-import json
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final, Self
 
 from treefold.core.address import address
-from treefold.core.budget import Budget, as_data
+from treefold.core.budget import Budget
 from treefold.core.call_keys import is_continuation, name_in, of_continuation
+from treefold.core.commands import (
+    AnswerQuestion,
+    CancelCall,
+    Command,
+    ForkTree,
+    PauseCall,
+    ResumeCall,
+    read_command,
+    refusals_in,
+    write_command,
+)
 from treefold.core.edit import Edit, edit_as_data
 from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageError
+from treefold.core.fact import replace
 from treefold.core.forking import fitting_response
 from treefold.core.frames import INTERRUPTED, Frame
 from treefold.core.question import Question, QuestionKind
@@ -24,7 +34,6 @@ from treefold.core.shared_store import is_shared
 from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
 from treefold.core.views import NodeView
-from treefold.runtime.durable.commands import read_command, refusals_in, write_command
 from treefold.runtime.durable.journal_events import JournalEvents
 from treefold.runtime.durable.unwritten import write_calls, write_trees
 from treefold.runtime.observe.observed_tree import ObservedTree, unknown_node
@@ -262,13 +271,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
                 f" open: {known}"
             )
         answer = questions[id].checked(text, args)
-        command = {
-            "do": "answer",
-            "id": id,
-            "text": text if questions[id].form is None else answer.text,
-            "key": f"#answer {id}",
-            "args": None if args is None else {**args},
-        }
+        said = text if questions[id].form is None else answer.text
+        command = AnswerQuestion(id, said, None if args is None else {**args})
         body = write_command(command, "what is in an answer")
         # A refusal is broadcast, and some stores keep broadcasts only while there is a reader.
         self._refusals_read, _ = self._store.read_broadcasts(self._refusals_read)
@@ -281,7 +285,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         It knows more than the form of the question says. None if it did not, or not yet.
         """
         _, lines = self._store.read_broadcasts(self._refusals_read)
-        return refusals_in(lines).get(f"#answer {id}")
+        return refusals_in(lines).get(AnswerQuestion(id, "").key)
 
     def cancel(self, id: int, reason: str = "cancelled") -> None:
         """Ask the driver to cancel the node with this id, and all below it.
@@ -290,7 +294,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             UnknownNodeError: there is no such node.
             UsageError: it has ended.
         """
-        command = {"do": "cancel", "node": id, "reason": _checked(reason)}
+        command = CancelCall(id, _checked(reason))
         _check_open(self.get_view(id), "cancelled")
         self._post(command)
 
@@ -301,7 +305,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             UnknownNodeError: there is no such node.
             UsageError: it has ended.
         """
-        command = {"do": "pause", "node": id, "reason": _checked(reason)}
+        command = PauseCall(id, _checked(reason))
         _check_open(self.get_view(id), "paused")
         self._post(command)
 
@@ -330,8 +334,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             without or _may_resume(view, is_short=budget is not None) or self._is_pause_posted()
         ):
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
-        command = {"do": "resume", "node": id} | _with_budget(budget)
-        self._post(command | ({"without": [*without]} if without else {}))
+        self._post(ResumeCall(id, budget, tuple(without)))
 
     def newest(self, tree: int) -> int:
         """Return the tree that continues the failed *tree*, or the one that continues that, ..."""
@@ -365,8 +368,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
                 f"an edit for another process must give the name of a model, got {edit.model!r}"
             )
         key = f"#fork {os.urandom(8).hex()}"
-        command = {"do": "fork", "node": id, "at": at, "edit": edit_as_data(edit), "key": key}
-        command |= {"without": [*without]} if without else {}
+        command = ForkTree(id, key, at, edit_as_data(edit), tuple(without))
         body = write_command(command, "an edit")
         # A refusal is broadcast, and some stores keep broadcasts only while there is a reader.
         self._store.read_broadcasts()
@@ -386,11 +388,11 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
                 raise UsageError(why)
         return found
 
-    def _post(self, command: Mapping[str, Any]) -> None:
+    def _post(self, command: CancelCall | PauseCall | ResumeCall) -> None:
         """Post a command, unless the last one about the same node is equal."""
-        earlier = [one for one in self._posted() if one.get("node") == command["node"]]
+        earlier = [one for one in self._posted() if getattr(one, "node", None) == command.node]
         if earlier[-1:] != [command]:
-            self._send(command["node"], json.dumps(command))
+            self._send(command.node, write_command(command))
 
     def _send(self, node: int, body: str) -> None:
         """Post a message for the owner of a node."""
@@ -401,11 +403,11 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             store.post(body)
 
     def _is_pause_posted(self) -> bool:
-        return any(one.get("do") == "pause" for one in self._posted())
+        return any(isinstance(one, PauseCall) for one in self._posted())
 
-    def _posted(self) -> list[dict[str, Any]]:
+    def _posted(self) -> list[Command]:
         """Return the commands of all observers that have not been executed yet."""
-        found: list[dict[str, Any]] = []
+        found: list[Command] = []
         for message in self._store.inbox():
             with suppress(InvalidValueError):
                 found.append(read_command(message.body))
@@ -452,10 +454,6 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         if found is None and write_calls(store, [id]):
             found = store.find(node=id)
         return found
-
-
-def _with_budget(budget: Budget | None) -> dict[str, Any]:
-    return {} if budget is None else {"budget": as_data(budget)}
 
 
 def _named(view: NodeView) -> str:

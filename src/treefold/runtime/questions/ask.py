@@ -80,7 +80,7 @@ async def put(
     *check* raises InvalidValueError if an answer is not valid; then the question stays open.
     """
     kind, key = question.kind, question.key
-    if node.state.final:
+    if node.is_concluded:
         raise ClosedError(f"{node!r} has ended and can ask no more questions")
     # An answer that resumed a paused call was valid once only; the exception is a pause over a
     # failed call, because the failure is recorded, too.
@@ -156,7 +156,7 @@ async def wait_for_help(
     meanwhile, once the journal is writable, and is closed then without an answer.
     """
     # In the journal nothing may follow the end of a call, even if that end is not written yet.
-    board, show = node.board, node.tree.show if node.concluded else node.tree.publish
+    board, show = node.board, node.tree.show if node.is_concluded else node.tree.publish
     if board.outage is None:
         board.outage = node.loop_handle.loop.create_future()
         _ask_for_help(node, board.outage, error, writable)
@@ -187,7 +187,7 @@ def _ask_for_help(
             board.close(asked.id, Answer(RESUME))
             settle_future(outage)
 
-    holder = next((one for one in upwards(node) if not one.concluded), None)
+    holder = next((one for one in upwards(node) if not one.is_concluded), None)
     if holder is None:
         asked = board.show(node.id, tree, node.loop_handle, text, choices, settle)
     else:

@@ -9,13 +9,13 @@ import contextvars
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
 from treefold.core.address import address
 from treefold.core.errors import InvalidValueError, TreefoldError
 from treefold.core.events import QuestionNotified
+from treefold.core.fact import replace
 from treefold.core.notification import Notification
 from treefold.core.question import Question
 from treefold.runtime.calls.node import CallNode

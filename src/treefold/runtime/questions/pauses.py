@@ -108,14 +108,14 @@ def pause_node(node: CallNode, reason: str) -> None:
     Raises:
         UsageError: *node* has ended.
     """
-    if node.state.final:
+    if node.is_concluded:
         raise UsageError(f"{node!r} has ended, and cannot be paused any more")
     (node.tree.part(Pauses).by_node.get(node) or Pause(node, reason)).ask(reason)
 
 
 def hold(node: CallNode, reason: str) -> None:
     """Pause *node* and all below it without a question, because its process is to stop."""
-    if not node.state.final:
+    if not node.is_concluded:
         pause = node.tree.part(Pauses).by_node.get(node) or Pause(node, reason)
         pause.is_last = True
 

@@ -1,7 +1,6 @@
 """Sleep until a time: a question to no person, which expires."""
 
-from dataclasses import replace
-
+from treefold.core.fact import replace
 from treefold.core.moments import in_words
 from treefold.core.question import QuestionKind
 from treefold.runtime.calls.node import CallNode

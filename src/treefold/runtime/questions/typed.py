@@ -1,12 +1,13 @@
 """Questions of functions: for a text or for a value of a type, with a default and a time limit."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from treefold.core.answer_type import AnswerType
 from treefold.core.errors import InvalidValueError, QuestionExpiredError
+from treefold.core.fact import replace
 from treefold.core.function import NO_DEFAULT
 from treefold.core.moments import moment_of
 from treefold.core.question import Escalation, Question, QuestionKind

@@ -6,17 +6,16 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from treefold.core.errors import BlockingCallError, ClosedError, UsageError
-from treefold.core.lazy_dataclass import lazy_dataclass
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-@lazy_dataclass()
+@dataclass(slots=True)
 class _Slot:
     """One object, or the future of one that a thread is making."""
 

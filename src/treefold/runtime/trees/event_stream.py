@@ -51,7 +51,7 @@ class TreeEvents:
         return events, arriving
 
 
-class LiveCall(ChangeSource, Protocol):
+class StreamedCall(ChangeSource, Protocol):
     """A call of this process, whose end can be waited for."""
 
     @property
@@ -116,7 +116,7 @@ class EventStream:
         *,
         after: int,
         timeout: float | None,
-        call: LiveCall | None = None,
+        call: StreamedCall | None = None,
     ) -> None:
         # The number in an HTTP header or a query string is a text, which would fail much later.
         if not isinstance(after, int):

@@ -7,7 +7,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError, TooLargeError, UnknownQuestionError
@@ -18,7 +17,7 @@ from treefold.core.events import (
     QuestionNotified,
     QuestionSettled,
 )
-from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.core.fact import Fact, replace
 from treefold.core.question import Answer, Question, QuestionKey, QuestionKind
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.trees.question_timers import QuestionTimers
@@ -31,8 +30,7 @@ GRACE: Final = 1.0  # seconds in which a program may begin to read the questions
 _MOST_WARNINGS: Final = 10  # at once; there may be thousands of questions
 
 
-@lazy_dataclass(frozen=True)
-class OpenQuestion:
+class OpenQuestion(Fact, frozen=True):
     """A question, the callback that takes the answer, and one that raises if it is not valid."""
 
     question: Question

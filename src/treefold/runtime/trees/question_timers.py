@@ -5,11 +5,11 @@ The process that runs the call that asks keeps its times; for a parked tree, see
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
 from treefold.core.events import QuestionEscalated
+from treefold.core.fact import replace
 from treefold.core.question import Question
 from treefold.runtime.loops.alarms import Alarm, Alarms
 from treefold.runtime.loops.loop_handle import LoopHandle

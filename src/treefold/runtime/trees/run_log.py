@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from decimal import Decimal
 from logging import DEBUG, INFO, WARNING
+from shlex import quote
 from typing import Any, Final, Protocol
 
 from treefold.core.address import address, question_address
@@ -168,8 +169,6 @@ def questions_command(path: str | None) -> str:
 
 
 def _store_option(path: str) -> str:
-    from shlex import quote  # noqa: PLC0415 - most runs ask nothing
-
     return f"--store {quote(path)}"
 
 

@@ -8,7 +8,7 @@
 ``messages``        posts and reads the messages for the owners of drives
 ``sessions``        saved chats
 ``signals``         tells other processes that something was written, and hears it from them
-``migration``       creates and upgrades the tables; ``tables.sql`` and ``functions.sql``
+``migration``       creates the tables; ``tables.sql`` and ``functions.sql``
 ``roles``           what a worker, a desk and a viewer may do
 ``pool``            connections, lent to one thread at a time, and retried if they are lost
 ``connection``      one connection, and what is checked when it is opened
@@ -17,7 +17,7 @@
 ``rows``            entries as JSON and back
 =================== ==============================================================================
 
-Nothing else imports psycopg. The public names are PostgresStore, migrate, upgrade and grant; they
+Nothing else imports psycopg. The public names are PostgresStore, migrate and grant; they
 are loaded when they are first used, and ``__init__.pyi`` tells type checkers the same.
 """
 

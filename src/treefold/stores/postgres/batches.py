@@ -7,14 +7,15 @@ another worker now, or is in conflict with something.
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from treefold.core.errors import FencedError, UsageError
+from treefold.core.fact import replace
 from treefold.core.function import DEFAULT_QUEUE
 from treefold.core.shared_store import Batch, Ticket
 from treefold.core.store import Entry
-from treefold.stores.checksums import of_call, of_event, of_start, of_state, of_text
+from treefold.stores.checksums import of_call, of_event, of_pending, of_start, of_state, of_text
 from treefold.stores.errors import fenced_error, missing_call_error
 from treefold.stores.node_status import NodeStatus
 from treefold.stores.postgres.faults import MISSING_CALL, MISSING_SOURCE
@@ -276,6 +277,9 @@ class _Call:
                 "place": row["place"],
                 "asks": question.asks_people,
                 "due": question.due,
+                "crc": of_pending(
+                    question.id, entry.node, entry.tree, question.due, asks=question.asks_people
+                ),
             }
         if entry.settled is not None:
             id = row["settled"] = encode_text(entry.settled)

@@ -94,7 +94,7 @@ def fault_of(name: str, error: psycopg.Error) -> StoreError | UsageError:
         case pg.DiskFull() | pg.OutOfMemory():
             what = f"the server has no room left ({said}); make room and try again"
         case pg.UndefinedTable() | pg.UndefinedFunction() | pg.UndefinedColumn():
-            what = f"its tables are not as expected ({said}); run: treefold store upgrade URL"
+            what = f"its tables are not as expected ({said}): another program has changed them"
         case pg.DataCorrupted() | pg.IndexCorrupted():
             what = f"the database is damaged ({said}); restore a copy"
         case psycopg.OperationalError() if error.sqlstate is None:

@@ -1,5 +1,5 @@
 -- All writing: one call of a function is one statement and one transaction, so that a client that
--- is stopped in the middle holds no lock. They are replaced whenever the tables are upgraded.
+-- is stopped in the middle holds no lock.
 --
 -- They run with the rights of the owner of the tables and a fixed search path; roles.py says who may
 -- call which. Errors that the client tells apart have a code that begins with TF.
@@ -219,10 +219,12 @@ BEGIN
         -- One that is asked again is listed last.
         DELETE FROM questions
         WHERE id IN (SELECT new.id FROM json_to_recordset(asked) AS new (id text));
-        INSERT INTO questions (id, node, tree, place, asks, due)
-        SELECT id, node, tree, coalesce(bases[array_position(trees, tree)], 0) + place, asks, due
+        INSERT INTO questions (id, node, tree, place, asks, due, crc)
+        SELECT id, node, tree, coalesce(bases[array_position(trees, tree)], 0) + place, asks, due,
+            crc
         FROM json_to_recordset(asked) AS new (
-            id text, node bigint, tree bigint, place bigint, asks boolean, due double precision
+            id text, node bigint, tree bigint, place bigint, asks boolean, due double precision,
+            crc bigint
         );
     END IF;
 END
@@ -416,8 +418,12 @@ BEGIN
     ) THEN
         RETURN false;
     END IF;
-    INSERT INTO inbox (drive, body, question, token)
-    VALUES (its_drive, its_body, its_question, its_token) ON CONFLICT (question) DO NOTHING;
+    INSERT INTO inbox (drive, body, question, token, hash)
+    VALUES (
+        its_drive, its_body, its_question, its_token,
+        sha256(convert_to(concat(its_drive, ' ', its_question, ' ', its_body), 'UTF8'))
+    )
+    ON CONFLICT (question) DO NOTHING;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
@@ -515,6 +521,7 @@ BEGIN
     DELETE FROM texts WHERE tree = its_tree;
     DELETE FROM drives WHERE node = its_tree OR (node <> tree AND tree = its_tree);
     DELETE FROM holds WHERE account IN (SELECT name FROM accounts WHERE tree > 0 AND tree = its_tree);
+    DELETE FROM histories WHERE account IN (SELECT name FROM accounts WHERE tree > 0 AND tree = its_tree);
     DELETE FROM accounts WHERE tree > 0 AND tree = its_tree;
 END
 $$;
@@ -613,9 +620,9 @@ END
 $$;
 
 -- Reserve a request in each account, or in none: then return the first that refuses it, or else the
--- first in which it has to wait, and what was spent and reserved there. It waits if not all that it may
--- take is left while others are under way; a request alone needs only its least. The client says what
--- each account allows.
+-- first in which it has to wait, and what was spent and reserved there. All that it may take has to be
+-- left; but one request at a time in each account is excused, and needs only its least (see ``Account``).
+-- The client says what each account allows.
 CREATE OR REPLACE FUNCTION set_aside(
     its_id uuid, its_drive bigint, its_epoch integer, its_accounts json, its_tokens bigint,
     its_usd numeric, its_least_tokens bigint, its_least_usd numeric,
@@ -624,29 +631,39 @@ CREATE OR REPLACE FUNCTION set_aside(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     one record;
+    excuses text[] := '{}';
 BEGIN
     IF EXISTS (SELECT 1 FROM holds WHERE id = its_id) THEN
         RETURN; -- this was sent twice
     END IF;
     INSERT INTO accounts (name, tree, calls, tokens, usd)
-    SELECT name, tree, calls, tokens, usd
-    FROM json_to_recordset(its_accounts) AS given (
-        name text, tree bigint, calls bigint, tokens bigint, usd numeric
-    )
+    SELECT name, tree, 0, 0, 0
+    FROM json_to_recordset(its_accounts) AS given (name text, tree bigint)
     ORDER BY name ON CONFLICT DO NOTHING;
     PERFORM 1 FROM accounts
     WHERE name IN (SELECT given.name FROM json_to_recordset(its_accounts) AS given (name text))
     ORDER BY name FOR UPDATE;
-    -- Requests of owners that are dead or have lost their drive: nobody knows what they took, so they are
-    -- charged with the least.
+    WITH given AS (
+        SELECT * FROM json_to_recordset(its_accounts) AS given (
+            name text, history bigint, calls bigint, tokens bigint, usd numeric
+        )
+    ), added AS (
+        INSERT INTO histories (account, tree) SELECT name, history FROM given WHERE history > 0
+        ON CONFLICT DO NOTHING RETURNING account
+    )
+    UPDATE accounts
+    SET calls = accounts.calls + given.calls, tokens = accounts.tokens + given.tokens,
+        usd = accounts.usd + given.usd
+    FROM added JOIN given ON given.name = added.account WHERE accounts.name = added.account;
+    -- Requests of workers that are dead: nobody knows what they took, so they are charged with what was
+    -- reserved. A worker that lives will charge what it took, also if it has given up the drive.
     WITH lost AS (
-        DELETE FROM holds USING drives
-        WHERE drives.node = holds.drive
-            AND (drives.epoch > holds.epoch OR (drives.owner IS NOT NULL AND NOT is_alive(drives.owner)))
-            AND holds.account IN (
+        UPDATE holds SET lost = true
+        WHERE NOT lost AND is_alive(worker) IS NOT TRUE
+            AND account IN (
                 SELECT given.name FROM json_to_recordset(its_accounts) AS given (name text)
             )
-        RETURNING holds.account, holds.least_tokens AS tokens, holds.least_usd AS usd
+        RETURNING holds.account, holds.tokens, holds.usd
     ), sums AS (
         SELECT account, count(*) AS calls, sum(tokens) AS tokens, sum(usd) AS usd
         FROM lost GROUP BY account
@@ -656,7 +673,7 @@ BEGIN
         usd = accounts.usd + sums.usd
     FROM sums WHERE accounts.name = sums.account;
     FOR one IN
-        SELECT given.name, most_calls, most_tokens, most_usd, held.under_way,
+        SELECT given.name, most_calls, most_tokens, most_usd, held.excused,
             accounts.tokens, accounts.usd, accounts.calls + held.calls AS all_calls,
             accounts.tokens + held.tokens AS all_tokens, accounts.usd + held.usd AS all_usd
         FROM json_to_recordset(its_accounts) AS given (
@@ -664,19 +681,13 @@ BEGIN
         )
         JOIN accounts ON accounts.name = given.name
         CROSS JOIN LATERAL (
-            -- A drive without an owner was given up, and the charge has not arrived: it is no request
-            -- to wait for.
-            SELECT count(*) AS calls, count(drives.owner) AS under_way,
+            SELECT count(*) AS calls, coalesce(bool_or(holds.excused), false) AS excused,
                 coalesce(sum(holds.tokens), 0) AS tokens, coalesce(sum(holds.usd), 0) AS usd
-            FROM holds LEFT JOIN drives ON drives.node = holds.drive
-            WHERE holds.account = given.name
+            FROM holds
+            WHERE holds.account = given.name AND NOT holds.lost
         ) AS held
         ORDER BY place
     LOOP
-        IF one.under_way = 0 THEN
-            one.tokens := one.all_tokens;
-            one.usd := one.all_usd;
-        END IF;
         IF one.all_calls >= one.most_calls OR one.tokens + its_least_tokens > one.most_tokens
             OR one.usd + its_least_usd > one.most_usd
         THEN
@@ -687,9 +698,14 @@ BEGIN
             must_wait := false;
             RETURN;
         END IF;
-        IF refused IS NULL AND one.under_way > 0 AND (
-            one.all_tokens + its_tokens > one.most_tokens OR one.all_usd + its_usd > one.most_usd
-        ) THEN
+        -- What is not limited is null, and so is every comparison with it.
+        CONTINUE WHEN (one.all_tokens + its_tokens > one.most_tokens
+            OR one.all_usd + its_usd > one.most_usd) IS NOT TRUE;
+        IF NOT one.excused AND (one.all_tokens + its_least_tokens > one.most_tokens
+            OR one.all_usd + its_least_usd > one.most_usd) IS NOT TRUE
+        THEN
+            excuses := excuses || one.name;
+        ELSIF refused IS NULL THEN
             refused := one.name;
             its_calls := one.all_calls;
             used := one.all_tokens;
@@ -700,23 +716,30 @@ BEGIN
     IF refused IS NOT NULL THEN
         RETURN;
     END IF;
-    INSERT INTO holds (id, account, drive, epoch, tokens, usd, least_tokens, least_usd)
-    SELECT its_id, name, its_drive, its_epoch, its_tokens, its_usd,
-        its_least_tokens, its_least_usd
+    INSERT INTO holds (id, account, worker, tokens, usd, excused)
+    SELECT its_id, name, (SELECT owner FROM drives WHERE node = its_drive AND epoch = its_epoch),
+        CASE WHEN name = ANY (excuses) THEN its_least_tokens ELSE its_tokens END,
+        CASE WHEN name = ANY (excuses) THEN its_least_usd ELSE its_usd END,
+        name = ANY (excuses)
     FROM json_to_recordset(its_accounts) AS given (name text);
 END
 $$;
 
--- Replace a reservation by what the request took; nothing if it was charged already.
+-- Replace a reservation, or what a lost request was charged with, by what the request took; nothing if
+-- it was charged already.
 CREATE OR REPLACE FUNCTION charge(its_id uuid, its_calls bigint, its_tokens bigint, its_usd numeric)
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM 1 FROM accounts WHERE name IN (SELECT account FROM holds WHERE id = its_id)
     ORDER BY name FOR UPDATE;
-    WITH over AS (DELETE FROM holds WHERE id = its_id RETURNING account)
+    WITH over AS (
+        DELETE FROM holds WHERE id = its_id RETURNING account, lost::integer AS lost, tokens, usd
+    )
     UPDATE accounts
-    SET calls = calls + its_calls, tokens = tokens + its_tokens, usd = usd + its_usd
+    SET calls = accounts.calls + its_calls - over.lost,
+        tokens = accounts.tokens + its_tokens - over.lost * over.tokens,
+        usd = accounts.usd + its_usd - over.lost * over.usd
     FROM over WHERE accounts.name = over.account;
 END
 $$;

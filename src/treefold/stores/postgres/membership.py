@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Collection, Iterable
-from dataclasses import asdict
 from typing import Any, Final
+
+import msgspec
 
 from treefold.core.errors import FencedError, UsageError
 from treefold.core.shared_store import (
@@ -85,7 +86,7 @@ class Membership:
 
     def beat(self, load: Load) -> Orders:
         known = self._owned.copy()
-        values = (self.worker, compact(asdict(load)), len(known))
+        values = (self.worker, compact(msgspec.structs.asdict(load)), len(known))
         # Soon enough for another try on a new connection, before others count this worker as dead.
         timeout = min(self._lease / 4, self._pool.address.timeout)
         if not (found := self._pool.fetch(_BEAT, values, timeout=timeout)):

@@ -2,12 +2,16 @@
 
 import uuid
 from collections.abc import Collection
+from hashlib import sha256
+from typing import Any, Final
 
 from treefold.core.errors import StoreError, UnknownNodeError, UsageError
 from treefold.core.store import Message
 from treefold.stores.postgres.faults import UNKNOWN_NODE
 from treefold.stores.postgres.pool import Pool, Refused
 from treefold.stores.postgres.rows import decode_text, encode_text
+
+_MESSAGE: Final = "drive, id, body, question, hash"
 
 
 class Mailbox:
@@ -32,18 +36,28 @@ class Mailbox:
             raise UnknownNodeError(f"{self._pool.address.name} has no node:{node}") from None
 
     def all(self) -> list[Message]:
-        rows = self._pool.fetch("SELECT id, body FROM inbox ORDER BY id")
-        return [Message(id, decode_text(body)) for id, body in rows]
+        rows = self._pool.fetch(f"SELECT {_MESSAGE} FROM inbox ORDER BY id")
+        return [self._message(row) for row in rows]
 
     def of(self, drives: Collection[int]) -> dict[int, list[Message]]:
         found: dict[int, list[Message]] = {}
         rows = self._pool.fetch(
-            "SELECT drive, id, body FROM inbox WHERE drive = ANY (%s::bigint[]) ORDER BY id",
+            f"SELECT {_MESSAGE} FROM inbox WHERE drive = ANY (%s::bigint[]) ORDER BY id",
             (list(drives),),
         )
-        for drive, id, body in rows:
-            found.setdefault(drive, []).append(Message(id, decode_text(body)))
+        for row in rows:
+            found.setdefault(row[0], []).append(self._message(row))
         return found
+
+    def _message(self, row: tuple[Any, ...]) -> Message:
+        drive, id, body, question, hash = row
+        said = f"{drive} {question or ''} {body}"
+        if sha256(said.encode()).digest() != hash:
+            raise StoreError(
+                self._pool.address.name,
+                f"message {id} has a wrong checksum; it is damaged; restore a copy of the database",
+            )
+        return Message(id, decode_text(body))
 
     def done(self, worker: int, message: int) -> None:
         self._pool.fetch("SELECT done(%s::bigint, %s::bigint)", (worker, message))

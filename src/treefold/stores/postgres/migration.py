@@ -1,4 +1,4 @@
-"""Creates the tables and functions of a journal, and writes the functions anew."""
+"""Creates the tables and functions of a journal."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,10 +13,11 @@ from treefold.stores.postgres.address import Address, parse_url
 from treefold.stores.postgres.connection import Connection, connect, refuse_pooling
 from treefold.stores.postgres.faults import fault_of, migrate_hint
 from treefold.stores.postgres.pool import statement
+from treefold.stores.versions import other_version
 
 _TABLES: Final = "tables.sql"
 _FUNCTIONS: Final = "functions.sql"
-VERSION: Final = 2  # of the tables
+VERSION: Final = 3  # of the tables, functions and bodies
 
 
 def open_journal(address: Address, *, create: bool) -> str:
@@ -29,13 +30,12 @@ def open_journal(address: Address, *, create: bool) -> str:
     """
     with _connected(address) as connection:
         refuse_pooling(address, connection)
-        if (found := _read(address, connection)) is None and create:
-            found = _create(address, connection)
-    if found is None:
+        if (id := _read(address, connection)) is None and create:
+            id = _create(address, connection)
+    if id is None:
         raise StoreError(
             address.name, migrate_hint(f"there is no journal in the schema {address.schema!r}")
         )
-    id, _ = found
     return id
 
 
@@ -52,24 +52,6 @@ def migrate(url: str) -> bool:
     return missing
 
 
-def upgrade(url: str) -> tuple[int, int]:
-    """Write the functions of the journal at *url* anew, as its owner; return its versions.
-
-    They are the former and the new version of its tables.
-
-    Raises:
-        StoreError: there is none, another version of treefold has made it, or it cannot be changed.
-    """
-    address = parse_url(url)
-    with _connected(address) as connection, connection.transaction():
-        _lock(address, connection)
-        if (found := _read(address, connection)) is None:
-            raise StoreError(address.name, f"there is no journal in the schema {address.schema!r}")
-        _, version = found
-        _finish(connection)
-    return version, VERSION
-
-
 @contextmanager
 def _connected(address: Address) -> Generator[Connection]:
     """Connect, for statements that may take long; psycopg's errors become ours."""
@@ -81,8 +63,8 @@ def _connected(address: Address) -> Generator[Connection]:
             raise fault_of(address.name, error) from None
 
 
-def _read(address: Address, connection: Connection) -> tuple[str, int] | None:
-    """Return the id and the version of the journal, if there is one."""
+def _read(address: Address, connection: Connection) -> str | None:
+    """Return the id of the journal, if there is one."""
     table = sql.Identifier(address.schema, "journal")
     try:
         found = connection.execute(sql.SQL("SELECT id, version FROM {}").format(table)).fetchone()
@@ -93,23 +75,13 @@ def _read(address: Address, connection: Connection) -> tuple[str, int] | None:
     if found is None:
         raise _foreign(address)
     id, version = found
-    if version > VERSION:
-        raise StoreError(
-            address.name,
-            f"a newer treefold has upgraded it (version {version}, this one reads {VERSION});"
-            " install that treefold",
-        )
-    if version < VERSION:
-        raise StoreError(
-            address.name,
-            f"an older treefold has created it (version {version}, this one reads {VERSION}); name"
-            " another schema in the URL (?schema=NAME), and have that treefold write its runs to"
-            " files for 'treefold import': treefold export RUN --tree FILE",
-        )
-    return id, version
+    if version != VERSION:
+        remedy = "name another schema in the URL: ?schema=NAME"
+        raise StoreError(address.name, other_version(version, VERSION, remedy))
+    return id
 
 
-def _create(address: Address, connection: Connection) -> tuple[str, int] | None:
+def _create(address: Address, connection: Connection) -> str | None:
     try:
         with connection.transaction():
             _lock(address, connection)
@@ -135,7 +107,7 @@ def _create(address: Address, connection: Connection) -> tuple[str, int] | None:
 
 
 def _lock(address: Address, connection: Connection) -> None:
-    """Let one process at a time create or upgrade the tables of a schema."""
+    """Let one process at a time create the tables of a schema."""
     connection.execute(
         "SELECT pg_advisory_xact_lock(hashtext('treefold'), hashtext(%s))", (address.schema,)
     )

@@ -3,7 +3,7 @@
 Every method is one statement, and so sees one moment.
 """
 
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import Entry, TreeRow
 from treefold.core.work_engine import Ticket
-from treefold.stores.checksums import DamagedRowError, of_start, of_state, of_text
+from treefold.stores.checksums import DamagedRowError, of_pending, of_start, of_state, of_text
 from treefold.stores.postgres.pool import Pool, statement
 from treefold.stores.postgres.rows import (
     CALL,
@@ -82,9 +82,13 @@ _HIGHEST: Final = """
         greatest(journal.number, (SELECT max(nodes.number) FROM nodes WHERE parent = 0))
     FROM journal
 """
+_PENDING_ROW: Final = """
+    questions.id, questions.node, questions.tree, questions.due, questions.asks, questions.crc
+"""
+_PENDING_COLUMNS: Final = 6
 # A question whose event is lost yields a row of NULLs, so that the damage does not hide it.
 _ASKED: Final = f"""
-    SELECT questions.id, questions.node, {EVENT}
+    SELECT {_PENDING_ROW}, {EVENT}
     FROM questions LEFT JOIN events USING (tree, place)
 """
 _QUESTIONS: Final = f"""
@@ -94,9 +98,9 @@ _QUESTIONS: Final = f"""
     ORDER BY questions.number
 """
 _PENDING: Final = f"{_ASKED} WHERE tree = %s AND asks ORDER BY questions.number"
-_TIMERS: Final = (
-    "SELECT due, tree FROM questions WHERE due > %s AND due <= %s ORDER BY due LIMIT %s"
-)
+_TIMERS: Final = f"""
+    SELECT {_PENDING_ROW} FROM questions WHERE due > %s AND due <= %s ORDER BY due LIMIT %s
+"""
 _PAST_RUNS: Final = """
     SELECT runs.id, called.started
     FROM (
@@ -115,7 +119,7 @@ _LAST: Final = """
 """
 
 
-class JournalReader:
+class JournalReader:  # noqa: PLR0904 - each is one query
     """Reads one journal; safe to use from any thread."""
 
     def __init__(self, pool: Pool) -> None:
@@ -186,6 +190,10 @@ class JournalReader:
             call_of_row(found[0])
         return found[0][0]
 
+    def forks(self, tree: int) -> list[int]:
+        search = "SELECT id FROM nodes WHERE source > 0 AND source = %s ORDER BY id"
+        return [id for (id,) in self._pool.fetch(search, (tree,))]
+
     def ticket(self, node: int) -> Ticket | None:
         found = self._pool.fetch("SELECT queue, priority FROM drives WHERE node = %s", (node,))
         if not found:
@@ -212,7 +220,11 @@ class JournalReader:
         return self._asked(self._pool.fetch(statement(_QUESTIONS), (answered,)))
 
     def timers(self, after: float, until: float, limit: int | None) -> list[tuple[float, int]]:
-        return self._pool.fetch(_TIMERS, (after, until, limit))
+        rows = self._pool.fetch(statement(_TIMERS), (after, until, limit))
+        with self._reporting_damage():
+            for row in rows:
+                _check_pending(row)
+        return [(due, tree) for _, _, tree, due, _, _ in rows]
 
     def pending(self, tree: int) -> list[Question]:
         return self._asked(self._pool.fetch(statement(_PENDING), (tree,)))
@@ -231,8 +243,16 @@ class JournalReader:
             ) from None
 
 
+def _check_pending(row: Sequence[Any]) -> None:
+    id, node, tree, due, asks, crc = row
+    if of_pending(decode_text(id), node, tree, due, asks=asks) != crc:
+        raise DamagedRowError(f"question {id} has a wrong checksum")
+
+
 def _question(row: tuple[Any, ...]) -> Question:
-    id, node, *event = row
+    pending, event = row[:_PENDING_COLUMNS], row[_PENDING_COLUMNS:]
+    _check_pending(pending)
+    id, node, *_ = pending
     if event[0] is None:
         raise DamagedRowError(f"the entry of question {id} is missing")
     question = entry_of_row(event).question

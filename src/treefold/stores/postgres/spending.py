@@ -76,6 +76,7 @@ def _row(account: StoredAccount, place: int) -> dict[str, Any]:
         "most_tokens": account.most_tokens,
         # As texts: a number of JSON may lose digits.
         "most_usd": None if most is None else str(most),
+        "history": account.history,
         "calls": account.calls,
         "tokens": account.tokens,
         "usd": str(account.usd),

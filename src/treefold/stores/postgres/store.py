@@ -228,6 +228,9 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     def find_key(self, key: str) -> int | None:
         return self._reader.find_key(key)
 
+    def forks(self, tree: int) -> list[int]:
+        return self._reader.forks(tree)
+
     def length(self, node: int) -> int:
         return self._reader.length(node)
 

@@ -109,6 +109,7 @@ CREATE TABLE questions (
     place bigint NOT NULL,
     asks boolean NOT NULL,
     due double precision,
+    crc bigint NOT NULL,
     number bigint GENERATED ALWAYS AS IDENTITY
 );
 CREATE INDEX questions_asked ON questions (number) WHERE asks;
@@ -117,13 +118,15 @@ CREATE INDEX questions_by_node ON questions (node);
 CREATE INDEX questions_by_tree ON questions (tree);
 
 -- Messages for the owner of a drive. The token identifies a message that is sent again after a
--- lost connection.
+-- lost connection. The server computes the hash: a role that may only answer must not be able to
+-- post what looks like damage.
 CREATE TABLE inbox (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     drive bigint NOT NULL,
     body text NOT NULL,
     question text UNIQUE,
-    token uuid NOT NULL UNIQUE
+    token uuid NOT NULL UNIQUE,
+    hash bytea NOT NULL
 );
 CREATE INDEX inbox_by_drive ON inbox (drive);
 
@@ -175,20 +178,28 @@ CREATE TABLE accounts (
 );
 CREATE INDEX accounts_by_tree ON accounts (tree) WHERE tree > 0;
 
--- What is reserved in accounts for requests under way. If the owner of the drive dies, the request is
--- charged with the least.
+-- What is reserved in accounts for requests under way: all that one may take, or only its least if it
+-- is excused. If the worker dies, the request is charged with that, and the row is kept as lost: the
+-- worker may only have been slow, and charge what it took after all.
 CREATE TABLE holds (
     id uuid NOT NULL,
     account text NOT NULL,
-    drive bigint NOT NULL,
-    epoch integer NOT NULL,
+    worker bigint,
     tokens bigint NOT NULL,
     usd numeric NOT NULL,
-    least_tokens bigint NOT NULL,
-    least_usd numeric NOT NULL,
-    PRIMARY KEY (account, id)
+    excused boolean NOT NULL,
+    lost boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (id, account)
 );
-CREATE INDEX holds_by_id ON holds (id);
+CREATE INDEX holds_under_way ON holds (account) WHERE NOT lost;
+CREATE INDEX holds_lost ON holds (account) WHERE lost;
+
+-- The trees whose earlier spending is part of an account.
+CREATE TABLE histories (
+    account text NOT NULL,
+    tree bigint NOT NULL,
+    PRIMARY KEY (account, tree)
+);
 
 -- lz4 takes a fraction of the time of the default; not every server is built with it.
 DO $$

@@ -15,7 +15,7 @@ from treefold.toolbox.editing.file_error import FileError, short_repr
 
 
 @dataclass(frozen=True, slots=True)
-class Encoding:
+class FileEncoding:
     """How the text of a file is encoded: a byte order mark, if any, and a codec."""
 
     name: str
@@ -24,12 +24,12 @@ class Encoding:
     file_codec: str | None = None  # of the file, if it is another
 
 
-UTF_8: Final = Encoding("UTF-8", b"", "utf-8")
-LATIN_1: Final = Encoding("Latin-1", b"", "latin-1")
+UTF_8: Final = FileEncoding("UTF-8", b"", "utf-8")
+LATIN_1: Final = FileEncoding("Latin-1", b"", "latin-1")
 _WITH_BOM: Final = (
-    Encoding("UTF-8 with a byte order mark", codecs.BOM_UTF8, "utf-8"),
-    Encoding("UTF-16", codecs.BOM_UTF16_LE, "utf-8", "utf-16-le"),
-    Encoding("UTF-16", codecs.BOM_UTF16_BE, "utf-8", "utf-16-be"),
+    FileEncoding("UTF-8 with a byte order mark", codecs.BOM_UTF8, "utf-8"),
+    FileEncoding("UTF-16", codecs.BOM_UTF16_LE, "utf-8", "utf-16-le"),
+    FileEncoding("UTF-16", codecs.BOM_UTF16_BE, "utf-8", "utf-16-be"),
 )
 _UNPRINTABLE: Final = re.compile(rb"[\x00-\x06\x0e-\x19\x1c-\x1f\x7f]")
 _CHUNK: Final = 1 << 20
@@ -40,7 +40,7 @@ class Document:
     """The text of a file, without its byte order mark."""
 
     body: bytes
-    encoding: Encoding = UTF_8
+    encoding: FileEncoding = UTF_8
 
     @property
     def raw(self) -> bytes:
@@ -104,7 +104,7 @@ def read_document(raw: bytes, path: str) -> Document:
     return Document(body, encoding)
 
 
-def _read_body(rest: bytes, encoding: Encoding) -> bytes | None:
+def _read_body(rest: bytes, encoding: FileEncoding) -> bytes | None:
     if encoding.file_codec is None:
         return rest
     try:

@@ -23,7 +23,7 @@ from treefold.core.errors import (
     UnknownQuestionError,
     UsageError,
 )
-from treefold.http_server.guard import Guard, Hosts, Policy
+from treefold.http_server.guard import AccessPolicy, Guard, Hosts
 from treefold.runtime.observe.observer import Observer
 from treefold.views.web.api import Api, parse_id, read_query
 from treefold.views.web.page import Page
@@ -92,7 +92,7 @@ def application(
         },
     )
     app.router.redirect_slashes = False
-    policy = Policy(
+    policy = AccessPolicy(
         token,
         Hosts(host),
         wrong_host="the Host header is not a name of this viewer; use the address that it printed",

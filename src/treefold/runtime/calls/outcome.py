@@ -1,0 +1,42 @@
+"""The outcome of a call: what its function returned or raised, and the event that states it."""
+
+import time
+from typing import Any
+
+from treefold.core.events import CallEnded, Failure
+from treefold.core.record import CallRecord
+from treefold.core.restoring import exception_of
+from treefold.core.states import NodeState, check_transition
+from treefold.runtime.calls.cancellation import Cancellation
+
+Outcome = tuple[NodeState, Any, BaseException | None]
+
+
+def end_of(record: CallRecord, outcome: Outcome, cancellation: Cancellation | None) -> CallEnded:
+    """Return the event that a call ends with *outcome*.
+
+    Raises:
+        IllegalTransitionError: its state does not allow it.
+    """
+    state, value, error = outcome
+    before = record.state
+    # A call that asked a question may return without waiting for the answer.
+    if before is NodeState.Paused and state is NodeState.Success:
+        before = NodeState.Running
+    if before is not NodeState.Running:
+        check_transition(before, state)
+    failure, stop = None, None
+    if error is not None:
+        failure = Failure.of(error)
+        if cancellation is not None and (
+            state is NodeState.Canceled or error is cancellation.error
+        ):
+            stop = cancellation.stop(record.path)
+    return CallEnded(record.requested.node, state, time.time(), value, failure, stop)
+
+
+def raised_in(ended: CallEnded) -> BaseException | None:
+    """Return the exception that a call of another process has raised."""
+    if ended.exception is None:
+        return None
+    return exception_of(ended.exception)
