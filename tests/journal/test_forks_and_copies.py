@@ -150,10 +150,12 @@ def test_a_fork_makes_a_call_again_whose_result_could_not_be_kept() -> None:
 
 def test_a_fork_goes_on_with_a_call_that_was_given_up_and_is_open_again() -> None:
     store, looks, given_up = MemoryStore(), list[int](), threading.Event()
+    begun = asyncio.Event()
 
     @tool(repeatable=True)
     async def look() -> str:
         looks.append(1)
+        begun.set()
         if len(looks) < 3:
             await asyncio.Event().wait()
         return "found"
@@ -161,9 +163,11 @@ def test_a_fork_goes_on_with_a_call_that_was_given_up_and_is_open_again() -> Non
     @tool(uses=[look, double])
     async def work(ctx: RunContext) -> str:
         found = "nothing"
+        looking = ctx.invoke(look)
+        await begun.wait()
         with suppress(TimeoutError):
-            async with asyncio.timeout(None if given_up.is_set() else 0.01):
-                found = await ctx.invoke(look)
+            async with asyncio.timeout(None if given_up.is_set() else 0):
+                found = await looking
         await ctx.invoke(double, {"n": 2})
         if not given_up.is_set():
             given_up.set()
