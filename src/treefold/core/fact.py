@@ -2,7 +2,8 @@
 
 Journals (``core.journaling``), JSON for other programs (``core.json_form``) and the JSON Schema of
 that are all derived from the fields of a class. What a field means beyond its type is said with
-``Annotated``, by the marks below. So a new event is one class, and what it changes.
+``Annotated``, by the marks below. So a new event is one class, and what it
+changes; what forks keep of it is in ``core.forking``.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Runs functions as trees of nodes; the only folder that starts tasks and threads.
+"""Runs functions as trees of nodes, as tasks and in threads.
 
 A call takes one way: ``Runtime`` passes a ``CallRequest`` to its ``Engine``, which publishes it to
 the ``Tree`` of the call and makes a node; the node runs the function as a task and publishes what
@@ -15,8 +15,12 @@ The modules and folders, each of which imports only from those below it:
 ``cluster/``        Worker: runs trees of a store that several processes share
 ``forks``           Forks: trees that share the past of another
 ``recovery``        Recovery: resumes the trees of earlier processes
+``readiness``       whether this process has what a recorded tree needs
 ``engine``          Engine: ids, keys, starting calls and attaching to recorded ones
 ``tree_registry``   TreeRegistry: finds nodes by id, knows the open trees, deletes trees
+``keyed_calls``     KeyedCalls: finds top-level calls by their keys, in memory and in the store
+``accounts``        Accounts: one for each budget that requests are paid from
+``deps``            gives each tree its dependencies
 ``unread_nodes``    top-level calls of finished trees in a list, each of which is read when used
 ``context``         Context: what a function can ask of the framework while it runs
 ``observe/``        Observer: watches and controls the runs of another process
@@ -24,7 +28,9 @@ The modules and folders, each of which imports only from those below it:
 ``conversations/``  AgentNode: a call of an agent, its conversation and its requests
 ``services``        Services: the objects that all calls of a runtime share
 ``graph``           checks which functions there are and which may call which
-``questions/``      asks people, pauses calls
+``guarding``        the permissions that bind a tree, recorded and restored
+``questions/``      asks people, pauses calls, sleeps
+``past_runs``       the last completed runs of each agent
 ``limits/``         Limits, leases: how many model requests are under way
 ``calls/``          CallNode: one call, from its request to its end
 ``trees/``          Tree: the records of one top-level call and all below it

@@ -372,8 +372,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             log.warning("node:%d is left out: %s", id, error)
             return None
 
-    def _execute(self, command: Command, message: int) -> None:
-        """Execute the command of an observer; *message* makes a repeated execution harmless.
+    def _execute(self, command: Command) -> None:
+        """Execute the command of an observer; a second time it must change nothing.
 
         Raises:
             TreefoldError: it cannot be executed.

@@ -19,7 +19,7 @@
 ``new_code``          calls that are resumed with another version of their function
 ``crash_trials``      CrashTrials: resumes trees whose process died, suspicious ones in turn
 ``inbox``             Inbox: executes the commands that observers post
-``commands``          the JSON form of commands and refusals
+``histories``         what a tree and its forks have spent of the budget of a runtime
 ``live_text``         broadcasts and reads responses while they arrive
 ``journal_events``    JournalEvents: what a stream of events reads
 ===================== ==============================================================================

@@ -1,4 +1,6 @@
-"""The commands that observers post to the driver: executed once, deleted when that is durable.
+"""The commands that observers post to the driver: executed, and deleted when that is durable.
+
+If the process dies in between, the next one executes a command again: that must change nothing.
 
 The first answer to a question in the inbox wins, from whichever process. So an answer that is given
 in the driver's own process claims the question here first.
@@ -31,7 +33,7 @@ from treefold.runtime.durable.journal_writer import JournalWriter
 
 log = logging.getLogger(__name__)
 
-Execute = Callable[[Command, int], None]  # a command, and the id of its message
+Execute = Callable[[Command], None]
 
 
 class Inbox:
@@ -68,7 +70,7 @@ class Inbox:
         command: Command | None = None
         try:
             command = read_command(message.body)
-            execute(command, message.id)
+            execute(command)
         except (StoreError, ClosedError) as error:
             if message.id not in self._postponed:
                 self._postponed.add(message.id)
