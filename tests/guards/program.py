@@ -266,3 +266,10 @@ WAYS: Final[Mapping[str, Way]] = {
     ),
     "treefold mcp of its functions": serve_journal,
 }
+# They start a run of their own if none has the key, and the calls of MCP clients have none.
+BY_KEY: Final = ("its key", "treefold run of its function", "treefold run of the program")
+
+
+def ways_after(start: str) -> list[str]:
+    """Return the ways that continue a run which was started so."""
+    return [way for way in WAYS if start != "treefold mcp" or way not in BY_KEY]

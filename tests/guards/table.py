@@ -15,7 +15,7 @@ from pathlib import Path
 
 from crash.nursery import Nursery
 from guards.guarded import violations
-from guards.program import WAYS
+from guards.program import ways_after
 
 KILLED = -signal.SIGKILL
 LAST = "another program"
@@ -121,10 +121,10 @@ def all_of_one_start(
     """
     met = starts_of(table, nursery, start, guard)
     for killed in met:
-        for way in (LAST,) if killed.startswith("before") else WAYS:
+        for way in (LAST,) if killed.startswith("before") else ways_after(start):
             cell = Cell(guard, start, killed, way)
             yield cell, table.tried(nursery, cell)
-    for way in WAYS:
+    for way in ways_after(start):
         for killed in ("", met[len(met) // 2]):
             for then in commits():
                 cell = Cell(guard, start, killed, way, then)

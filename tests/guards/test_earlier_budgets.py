@@ -127,3 +127,12 @@ def test_a_killed_run_and_its_fork_spend_a_budget_once(
         runtime.fork(1, edit=Edit(system="Again."))
         until_it_rests(runtime)
     assert violations(tmp_path, deaths=1) == ""
+
+
+@pytest.mark.parametrize("commit", ["after:1", "before:2"])
+def test_what_a_key_goes_on_with_counts_when_the_process_that_used_it_is_killed(
+    nursery: Nursery, tmp_path: Path, commit: str
+):
+    lives = [("a program", ""), ("treefold run of the program", commit), ("another program", "")]
+    deaths = sum(nursery.live(way, str(tmp_path), "budget", kill).status < 0 for way, kill in lives)
+    assert (deaths, violations(tmp_path, deaths)) == (1, "")

@@ -13,17 +13,25 @@ from treefold.runtime.guarding import guards_in
 def history_of(store: Store, tree: int, account: str) -> History:
     """Return the first tree of the family of *tree*, and what the family has spent of *account*.
 
-    A family is a tree with all its forks, and theirs. What a fork shares is counted once, and what
-    it did without that budget is not counted.
+    A family is a tree with all its forks, and theirs. What forks share is counted once, and what a
+    tree did without that budget is not counted, unless a fork that has it goes on from there.
     """
     first, spent = _first(store, tree), Spent()
-    family = [first]
+    family, paying = [first], set[int]()
+    shared: dict[int, Spent] = {}  # what forks have from trees that are not paid from the account
     for one in family:  # it grows meanwhile
         family += store.forks(one)
         events = read_events(store, one, long_texts=False)
         guards = budget_in(guards_in(events))
-        if guards is not None and guards.paid_from == account:
-            spent = spent.plus(*spent_in(events[_inherited(events, one) :]))
+        if guards is None or guards.paid_from != account:
+            continue
+        paying.add(one)
+        inherited = _inherited(events, one)
+        spent = spent.plus(*spent_in(events[inherited:]))
+        if inherited and (source := _source(events[inherited - 1])) not in paying:
+            shared[source] = max(shared.get(source, Spent()), spent_in(events[:inherited]))
+    for one in shared.values():
+        spent = spent.plus(*one)
     return first, spent
 
 
@@ -33,9 +41,12 @@ def _first(store: Store, tree: int) -> int:
         events = read_events(store, tree, long_texts=False)
         if not (inherited := _inherited(events, tree)):
             return tree
-        forked = events[inherited - 1]
-        assert isinstance(forked, TreeForked)
-        tree = forked.source
+        tree = _source(events[inherited - 1])
+
+
+def _source(forked: Event) -> int:
+    assert isinstance(forked, TreeForked)
+    return forked.source
 
 
 def _inherited(events: Sequence[Event], tree: int) -> int:
