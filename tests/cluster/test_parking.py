@@ -10,8 +10,9 @@ from typing import Self
 
 import pytest
 
-from cluster.conftest import QUICK, Workers
+from cluster.conftest import Workers
 from cluster.leases import connect
+from cluster.quick import QUICK
 from cluster.serving import Serving
 from cluster.test_shared_runtime import ADD, PATIENCE, eventually
 from postgres_server import new_name, shared_url, with_query
