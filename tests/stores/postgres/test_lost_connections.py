@@ -68,7 +68,7 @@ def test_entries_are_written_once_whatever_happens_to_the_connections(
 ):
     tree = TreeWriter(store, 1)
     cuts = cycle([*QUICK, Cut.SILENCE, None, Cut.REPLY])
-    for _ in range(60):
+    for _ in range(20):
         tree.note("x" * 100)
         while True:
             if (cut := next(cuts)) is not None:

@@ -287,7 +287,7 @@ def tree_of(node: int) -> int:
 
 TestDrives = Drives.TestCase
 TestDrives.settings = settings(
-    max_examples=500 if os.environ.get("TREEFOLD_CLUSTER") == "exhaustive" else 25,
+    max_examples=500 if os.environ.get("TREEFOLD_CLUSTER") == "exhaustive" else 12,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
