@@ -1,4 +1,4 @@
-"""A fresh schema in a real PostgreSQL for each test, and workers on it."""
+"""An empty journal in a real PostgreSQL for each test, and workers on it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -7,7 +7,7 @@ import pytest
 
 from cluster.quick import QUICK
 from cluster.serving import Serving
-from postgres_server import new_name, shared_url, with_query
+from postgres_server import empty_journal
 from treefold import Function, Runtime
 from work_engines import EXHAUSTIVE, KINDS, engine_name, make_engine
 
@@ -21,9 +21,10 @@ def on(*kinds: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def url() -> str:
-    """The URL of a new schema."""
-    return with_query(shared_url(), schema=new_name())
+def url() -> Iterator[str]:
+    """The URL of a store in which there is nothing."""
+    with empty_journal() as url:
+        yield url
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
