@@ -78,7 +78,7 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, pages: Pages, patience: float) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.pages = pages
-        self.patience = patience
+        self._patience = patience
         self._free = threading.Semaphore(_MOST)
         super().__init__((host, port), _Handler)
 
@@ -90,6 +90,7 @@ class _Server(ThreadingHTTPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
+            request.settimeout(self._patience)
             self.finish_request(request, client_address)
         except OSError:
             # The client has gone away, or was too slow.
@@ -101,10 +102,6 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    def setup(self) -> None:
-        self.timeout = cast("_Server", self.server).patience
-        super().setup()
-
     def do_GET(self) -> None:
         """Send the page at the path of the request."""
         pages = cast("_Server", self.server).pages
