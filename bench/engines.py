@@ -24,6 +24,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+import warm_python
 from engine_workers import WorkerProcess, drive, work
 from postgres_server import PostgresServer
 from temporal_server import TemporalServer
@@ -207,4 +208,9 @@ async def _nothing(_: int) -> float:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--drives", type=int, default=100)
-    asyncio.run(main(parser.parse_args().drives))
+    drives = parser.parse_args().drives
+    programs = warm_python.Parent()
+    try:
+        asyncio.run(main(drives))
+    finally:
+        programs.close()

@@ -4,14 +4,13 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import warm_python
 from treefold.engines import Depth, Taken, Ticket, WorkEngine
 
 QUEUE = "red"
@@ -23,29 +22,20 @@ class WorkerProcess:
 
     def __init__(self, journal: str, **engine: Any) -> None:
         program = Path(__file__).parent / "engines" / "worker_process.py"
-        self._process = subprocess.Popen(
-            [sys.executable, program, json.dumps(engine), journal, QUEUE],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._talk = warm_python.Talk(str(program), json.dumps(engine), journal, QUEUE)
 
     async def taken(self) -> int:
         """Wait for the next drive that it takes."""
-        assert self._process.stdout is not None
-        async with asyncio.timeout(PATIENCE):
-            return int(await asyncio.to_thread(self._process.stdout.readline))
+        return int(await asyncio.to_thread(self._talk.readline))
 
     def signal(self, number: signal.Signals) -> None:
-        os.kill(self._process.pid, number)
+        os.kill(self._talk.program.pid, number)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait(PATIENCE)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        self._talk.kill()
 
 
 class Taker:

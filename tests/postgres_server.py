@@ -270,6 +270,47 @@ def new_schema(url: str | None = None) -> Generator[str]:
         connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE".encode())
 
 
+# Empties the journal in the first schema of the search path, and makes another one of it: what is
+# left of the tests before neither hears nor writes anything there. Its references are not checked.
+_EMPTY: Final = """
+DO $$
+DECLARE
+    name text;
+BEGIN
+    SET LOCAL session_replication_role = replica;
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = current_schema() LOOP
+        IF name = 'journal' THEN
+            UPDATE journal SET id = replace(gen_random_uuid()::text, '-', ''), node = 0, number = 0;
+        ELSE
+            EXECUTE format('DELETE FROM %I', name);
+        END IF;
+    END LOOP;
+    PERFORM setval(format('%I.%I', schemaname, sequencename), 1, false)
+    FROM pg_sequences WHERE schemaname = current_schema();
+END
+$$
+"""
+_used: Final[list[str]] = []  # schemas that tests of this process have done with
+
+
+@contextmanager
+def empty_journal() -> Generator[str]:
+    """Give the URL of a journal in which there is nothing, or of a schema that does not exist yet.
+
+    It is used again: to create the tables takes longer than most tests.
+    """
+    import psycopg  # noqa: PLC0415 - few tests need it
+
+    name = new_name()
+    if _used:
+        name = _used.pop()
+        options = f"-c search_path={name}"
+        with psycopg.connect(shared_url(), autocommit=True, options=options) as connection:
+            connection.execute(_EMPTY)
+    yield with_query(shared_url(), schema=name)
+    _used.append(name)
+
+
 def new_name(prefix: str = "test") -> str:
     """Return a name for a schema, a role or a database that no other test uses."""
     return f"{prefix}_{secrets.token_hex(6)}"

@@ -7,7 +7,7 @@ import pytest
 
 import survey_journals
 from journal_driver import Drive, Driver
-from postgres_server import new_name, shared_url, with_query
+from postgres_server import empty_journal
 from small_journal import write_small_journal
 from survey_journals import Journal, driving
 from worker_process import StartWorker, WorkerProcess
@@ -55,9 +55,10 @@ def survey(
 
 
 @pytest.fixture
-def url() -> str:
-    """The URL of a new schema in PostgreSQL."""
-    return with_query(shared_url(), schema=new_name())
+def url() -> Iterator[str]:
+    """The URL of a store in which there is nothing."""
+    with empty_journal() as url:
+        yield url
 
 
 @pytest.fixture

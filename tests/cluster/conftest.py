@@ -1,48 +1,50 @@
-"""A fresh schema in a real PostgreSQL for each test, and workers on it."""
+"""An empty journal in a real PostgreSQL for each test, and workers on it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
+from cluster.quick import QUICK
 from cluster.serving import Serving
-from postgres_server import new_name, shared_url, with_query
-from treefold import Function, Runtime, WorkerSettings
+from postgres_server import empty_journal
+from treefold import Function, Runtime
 from work_engines import EXHAUSTIVE, KINDS, engine_name, make_engine
 
-# Where engines differ: in what is lost with a worker or a database, and in the rights they need.
-ON_ALL_ENGINES: Final = (
-    "test_deliveries",
-    "test_outages",
-    "test_random_deliveries",
-    "test_roles",
-    "test_takeover",
-)
+# Where engines differ: in what they deliver, and in the rights they need.
+ON_ALL_ENGINES: Final = ("test_random_deliveries", "test_roles")
 
-# Short times, so that the tests need not wait; each heartbeat may be late by a second.
-QUICK = WorkerSettings(lease=3.0, beat=0.3, sweep=0.1, poll=0.1)
+
+def on(*kinds: str) -> pytest.MarkDecorator:
+    """Run a test on these kinds of engine; ``make cluster`` runs it on all."""
+    return pytest.mark.parametrize("engine", KINDS if EXHAUSTIVE else kinds, indirect=True)
 
 
 @pytest.fixture
-def url() -> str:
-    """The URL of a new schema."""
-    return with_query(shared_url(), schema=new_name())
+def url() -> Iterator[str]:
+    """The URL of a store in which there is nothing."""
+    with empty_journal() as url:
+        yield url
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on one kind of engine, of which the next test has another; or on all kinds.
 
     All keep the contract that ``EngineSuite`` checks, and most tests here rely on nothing else.
+    A test that runs without an engine as well has that as one more kind.
     """
     tests = [name for name in vars(metafunc.module) if name.startswith("test_")]
     place = tests.index(metafunc.function.__name__)
     is_for_all = EXHAUSTIVE or metafunc.definition.path.stem in ON_ALL_ENGINES
-    kinds = KINDS if is_for_all else (KINDS[place % len(KINDS)],)
-    if "engine" in metafunc.fixturenames:
-        metafunc.parametrize("engine", kinds, indirect=True)
-    marks = metafunc.definition.iter_markers("parametrize")
-    if "any_engine" in metafunc.fixturenames and not any("any_engine" in m.args[0] for m in marks):
-        metafunc.parametrize("any_engine", [*kinds, "none"], indirect=True)
+    given = {
+        name
+        for mark in metafunc.definition.iter_markers("parametrize")
+        for name in ([mark.args[0]] if isinstance(mark.args[0], str) else mark.args[0])
+    }
+    for fixture, kinds in {"engine": KINDS, "any_engine": (*KINDS, "none")}.items():
+        if fixture in metafunc.fixturenames and fixture not in given:
+            tried = kinds if is_for_all else (kinds[place % len(kinds)],)
+            metafunc.parametrize(fixture, tried, indirect=True)
 
 
 @pytest.fixture

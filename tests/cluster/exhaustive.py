@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+import warm_python
 from cluster.test_takeover import killed_and_finished
 from cluster.trial import TESTS
 from crash.nursery import Nurseries
@@ -48,6 +49,7 @@ SUITES: Final[Mapping[str, Sequence[str]]] = {
     "keys": ["test_continued_keys.py", "test_placed_trees.py"],
     "time": ["test_durable_time.py"],
     "drain": ["../cli/test_worker.py", "test_roles.py", f"{_STORE}/test_roles.py"],
+    "runtime": ["test_shared_runtime.py", "test_imported.py", "test_trees_started_at_once.py"],
     "random": ["test_random_deliveries.py", f"{_STORE}/test_random_drives.py"],
 }
 _LONGEST: Final = 3600.0  # seconds for one suite
@@ -63,7 +65,7 @@ def say(text: str) -> None:
 
 def kill_at_every_commit() -> int:
     """Go through all commits of a run until the worker is not killed any more; count faults."""
-    servers, broken = SharedServers(), 0
+    servers, programs, broken = SharedServers(), warm_python.Parent(), 0
     try:
         cases = itertools.product(ENGINES, (False, True), ("before", "after"))
         for engine, remote, moment in cases:
@@ -81,6 +83,7 @@ def kill_at_every_commit() -> int:
             else:
                 say(f"{kind}: the first {COMMITS} commits")
     finally:
+        programs.close()
         servers.close()
     return broken
 

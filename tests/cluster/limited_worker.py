@@ -6,9 +6,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from cluster.conftest import QUICK
 from cluster.gauge import GaugedModel
 from cluster.limited_agents import LEAD, reply
+from cluster.quick import QUICK
 from treefold import Limits, Runtime
 from work_engines import make_engine
 

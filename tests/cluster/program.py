@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from typing import Final
 from urllib.parse import urlsplit
 
-from cluster.conftest import QUICK
+from cluster.quick import QUICK
 from crash.effects import Effects
 from crash.program import KEY, die
 from crash.tree import Stage

@@ -4,22 +4,25 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
-from cluster.conftest import QUICK, Workers
+from cluster.conftest import Workers, on
 from cluster.leases import connect
+from cluster.quick import QUICK
 from cluster.test_shared_runtime import PATIENCE, eventually
 from shared_stores import LEASE, info
 from treefold import CodeFunction, RunContext, Runtime, StoreError, attach
 from treefold.stores import Load, Orders
 from treefold.stores.postgres import PostgresStore
-from work_engines import EXHAUSTIVE, make_engine
+from work_engines import EXHAUSTIVE, KINDS, make_engine
 from wrapped_engine import Repeating
 
-TREES = 30
-BLOCKED = 20.0 if EXHAUSTIVE else 2 * QUICK.lease  # seconds
+TREES = 30 if EXHAUSTIVE else 12
+BLOCKED = 20.0 if EXHAUSTIVE else 1.5 * QUICK.lease  # seconds
 
 
+@on(*KINDS)
 def test_each_tree_is_run_once_though_all_are_delivered_several_times(url: str, engine: str):
     runs: Counter[int] = Counter()
 
@@ -112,11 +115,12 @@ def test_a_call_that_was_about_to_begin_learns_first_that_its_tree_is_lost(worke
             await node
 
     function, store = CodeFunction(callable=work, uses=[blocking, charging]), Silent(workers.url)
-    runtime = workers(function, store=store)
+    settings = replace(QUICK, lease=1.0)
+    runtime = workers(function, store=store, worker=settings)
     node = runtime.invoke(function)
     assert begun.wait(PATIENCE)
     store.is_silent.set()
-    time.sleep(QUICK.lease)
+    time.sleep(settings.lease)
     with PostgresStore(workers.url) as other, connect(workers.url) as connection:
         connection.execute("UPDATE workers SET lease = interval '0'")
         other.join(info("other"), lease=LEASE)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.conftest import QUICK, Workers
+from cluster.conftest import Workers
+from cluster.quick import QUICK
 from cluster.test_shared_runtime import PATIENCE, eventually
 from treefold import CodeFunction, NodeState, RunContext, RunInfo, Runtime, attach
 from treefold.errors import UsageError

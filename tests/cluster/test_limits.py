@@ -3,9 +3,6 @@
 import asyncio
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,15 +11,15 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import psycopg
 import pytest
 
-from cluster.conftest import Workers
+import warm_python
+from cluster.conftest import Workers, on
 from cluster.gauge import Gauge, GaugedModel
 from cluster.leases import connect, end_lease
 from cluster.limited_agents import HELPER, LEAD, reply
 from cluster.test_shared_runtime import PATIENCE, eventually
-from postgres_server import PostgresServer
+from postgres_server import PostgresServer, new_name, with_query
 from treefold import (
     AgentFunction,
     Budget,
@@ -45,7 +42,7 @@ from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel
 from work_engines import EXHAUSTIVE
 
-TREES = int(os.environ.get("TREEFOLD_CLUSTER_TREES", "1000" if EXHAUSTIVE else "60"))
+TREES = int(os.environ.get("TREEFOLD_CLUSTER_TREES", "1000" if EXHAUSTIVE else "24"))
 LIMIT = 7
 WORKER = Path(__file__).parent / "limited_worker.py"
 SPENDER = Path(__file__).parent / "spender.py"
@@ -143,20 +140,25 @@ def _events(runtime: Runtime, node: int) -> list[Any]:
     return asyncio.run(read())
 
 
-@pytest.fixture
-def own_server() -> Iterator[str]:
-    """The URL of a server that no other test uses: its sessions are ended."""
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgresServer]:
+    """A server that no other test uses: its sessions are ended."""
     with PostgresServer() as server:
-        yield server.url()
+        yield server
 
 
-def test_slots_of_a_session_that_was_ended_are_free(own_server: str):
-    with PostgresStore(own_server) as one, PostgresStore(own_server) as other:
+@pytest.fixture
+def own_url(own_server: PostgresServer) -> str:
+    return with_query(own_server.url(), schema=new_name())
+
+
+def test_slots_of_a_session_that_was_ended_are_free(own_url: str):
+    with PostgresStore(own_url) as one, PostgresStore(own_url) as other:
         held = one.take_slots({"*": 1})
         assert held is not None
         assert other.take_slots({"*": 1}) is None
         assert one.take_slots({"*": 1}) is None
-        _end_holders(own_server)
+        _end_holders(own_url)
         taken = other.take_slots({"*": 1})
         assert taken is not None
         # What was lost with the session must not free the slot of another.
@@ -166,11 +168,11 @@ def test_slots_of_a_session_that_was_ended_are_free(own_server: str):
         assert one.take_slots({"*": 1}) is not None
 
 
-def test_a_slot_that_was_lost_is_taken_again_if_nobody_has_it(own_server: str):
-    with PostgresStore(own_server) as one, PostgresStore(own_server) as other:
+def test_a_slot_that_was_lost_is_taken_again_if_nobody_has_it(own_url: str):
+    with PostgresStore(own_url) as one, PostgresStore(own_url) as other:
         held = one.take_slots({"*": 2})
         assert held is not None
-        _end_holders(own_server)
+        _end_holders(own_url)
         with pytest.raises(StoreError, match="terminat"):
             one.take_slots({"*": 2})
         assert one.take_slots({"*": 2}) is not None
@@ -181,7 +183,7 @@ def test_a_slot_that_was_lost_is_taken_again_if_nobody_has_it(own_server: str):
 
 def _end_holders(url: str) -> None:
     """End the sessions that have slots."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with connect(url) as connection:
         ended = connection.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory'"
         ).fetchall()
@@ -208,13 +210,13 @@ def test_limits_that_are_none_are_refused():
 @pytest.mark.parametrize("shared", [True, False])
 def test_rates_are_kept_on_average(workers: Workers, *, shared: bool):
     function = answerer()
-    limits = Limits(50, rates={"*": Rate(rpm=1200)})
+    limits = Limits(50, rates={"*": Rate(rpm=300)})
     runtimes = [_rated(workers, function, limits, shared=shared) for _ in range(2)]
     began = time.monotonic()
-    # 120 may be sent at once, and 20 more in each second.
-    nodes = [runtime.invoke(function) for _ in range(75) for runtime in runtimes]
+    # 30 may be sent at once, and 5 more in each second.
+    nodes = [runtime.invoke(function) for _ in range(17) for runtime in runtimes]
     assert {node.result(PATIENCE) for node in nodes} == {"Yes."}
-    assert time.monotonic() - began >= 1.45
+    assert time.monotonic() - began >= 0.75
 
 
 def _rated(workers: Workers, function: AgentFunction, limits: Limits, *, shared: bool) -> Runtime:
@@ -459,31 +461,22 @@ class Crew:
 
     def __init__(self, placed: Workers, port: int, limit: int, stack: ExitStack) -> None:
         self._url = placed.url
-        options = (placed.url, placed.engine, str(port), str(limit))
-        self._command = [sys.executable, str(WORKER), *options]
+        self._command = (str(WORKER), placed.url, placed.engine, str(port), str(limit))
         self._stack = stack
         self.kills = 0
-        self.members: list[subprocess.Popen[bytes]] = []
+        self.members: list[warm_python.Talk] = []
 
-    def add(self) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(self._command, stdout=subprocess.PIPE)
-        self._stack.callback(self._end, process)
+    def add(self) -> warm_python.Talk:
+        process = warm_python.Talk(*self._command)
+        self._stack.callback(process.kill)
         self.members.append(process)
         return process
 
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
+    def kill(self, process: warm_python.Talk) -> None:
         self.kills += 1
         self.members.remove(process)
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=PATIENCE)
-        end_lease(self._url, process.pid)
-
-    @staticmethod
-    def _end(process: subprocess.Popen[bytes]) -> None:
         process.kill()
-        process.communicate(timeout=PATIENCE)
-        assert process.stdout is not None
-        process.stdout.close()
+        end_lease(self._url, process.program.pid)
 
 
 @pytest.fixture
@@ -493,8 +486,7 @@ def crews() -> Iterator[Any]:
         def start(placed: Workers, gauge: Gauge, limit: int, size: int) -> Crew:
             crew = Crew(placed, gauge.port, limit, stack)
             for process in [crew.add() for _ in range(size)]:
-                assert process.stdout is not None
-                assert process.stdout.readline() == b"ready\n"
+                assert process.readline() == "ready\n", process.complaints
             return crew
 
         yield start
@@ -502,14 +494,13 @@ def crews() -> Iterator[Any]:
 
 def test_long_answers_of_two_processes_exceed_a_budget_by_one_of_them_at_most(url: str):
     tokens, long = 200_000, 40_000
-    command = [sys.executable, str(SPENDER), url, str(tokens), str(long)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    command = (str(SPENDER), url, str(tokens), str(long))
+    processes = [warm_python.Talk(*command) for _ in range(2)]
     try:
-        spent = sum(int(process.communicate(timeout=100)[0]) for process in processes)
+        spent = sum(int(process.readline()) for process in processes)
     finally:
         for process in processes:
             process.kill()
-            process.communicate()
     assert tokens - 10 < spent <= tokens + long
     with connect(url) as connection:
         assert connection.execute("SELECT tokens FROM accounts").fetchall() == [(spent,)]
@@ -530,22 +521,22 @@ def test_slots_of_a_killed_process_are_free_again_at_once(placed: Workers, gauge
         assert time.monotonic() - began < 5
 
 
+@on("procrastinate")
 def test_the_limit_holds_for_many_trees_with_random_kills(placed: Workers, gauges: Any, crews: Any):
     gauge = gauges(seconds=0.03, limit=LIMIT)
     runtime = placed.submitter(LEAD, models=ScriptedModel(reply))
     crew = crews(placed, gauge, LIMIT, 4)
-    rng = random.Random(7)
+    rng, kills = random.Random(7), max(3, TREES // 50)
     nodes = [runtime.invoke(LEAD) for _ in range(TREES)]
     end = time.monotonic() + max(120.0, 2.0 * TREES)
-    next_kill = time.monotonic() + 0.5
     with attach(placed.url) as observer:
         while any(row.open for row in observer.trees()):
             assert time.monotonic() < end, f"{gauge.answered} were answered; {_open_drives(placed)}"
-            if time.monotonic() > next_kill and crew.kills < max(3, TREES // 50):
+            # All along the way: after as many answers each time.
+            if crew.kills < kills and gauge.answered * (kills + 1) > 4 * TREES * (crew.kills + 1):
                 crew.kill(rng.choice(crew.members))
                 crew.add()
-                next_kill = time.monotonic() + rng.uniform(0.3, 2.0)
-            time.sleep(0.05)
+            time.sleep(0.02)
         assert {observer.get_view(node.id).outputs for node in nodes} == {"Done."}
     assert gauge.most <= LIMIT
     assert gauge.most > 1

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from cluster.conftest import on
 from cluster.errand_tree import Errands, ended, everything, result, two_workers
 from cluster.faulty_store import FaultyStore, Write, assert_whole
 from hostile_engine import HostileEngine, Malice
@@ -30,9 +31,9 @@ from worker_process import LEASE, WorkerProcess, result_of, submit
 
 PATIENCE = 120.0  # seconds
 APART = 1 if EXHAUSTIVE else 4  # writes from a restart to the next
-AWAY = 60.0 if EXHAUSTIVE else 1.5 * LEASE  # seconds for which the database cannot be reached
+AWAY = 60.0 if EXHAUSTIVE else 1.2 * LEASE  # seconds for which the database cannot be reached
 # After an outage nothing is adopted for a lease, and another worker runs a part of each tree.
-SETTINGS = WorkerSettings(lease=4.0, beat=0.3, sweep=0.2, poll=0.2)
+SETTINGS = WorkerSettings(lease=3.0, beat=0.3, sweep=0.2, poll=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,7 @@ def run_errands(
     return asyncio.run(main())
 
 
+@on("procrastinate")
 def test_a_database_that_is_restarted_at_writes_ends_no_tree(
     server: PostgresServer, url: str, engine: str
 ):
@@ -123,6 +125,7 @@ CUTS = [Cut.BEFORE, Cut.HALF, Cut.AFTER, Cut.REPLY, Cut.SILENCE]
 EACH = [[cut] for cut in CUTS[:-1]] + [[Cut.SILENCE, None, None]]
 
 
+@on("hostile")
 @pytest.mark.parametrize("cuts", EACH if EXHAUSTIVE else [CUTS])
 def test_connections_that_are_cut_at_every_write_end_no_tree(
     server: PostgresServer, url: str, engine: str, cuts: list[Cut | None]
@@ -175,6 +178,7 @@ def test_a_tree_is_run_though_the_answer_that_it_was_adopted_was_lost(server: Po
     assert errands.done == everything(1)
 
 
+@on("procrastinate")
 def test_runs_go_on_by_themselves_after_the_database_was_away_for_longer_than_the_lease(
     server: PostgresServer, url: str, engine: str, tmp_path: Path
 ):

@@ -10,8 +10,9 @@ from typing import Self
 
 import pytest
 
-from cluster.conftest import QUICK, Workers
+from cluster.conftest import Workers, on
 from cluster.leases import connect
+from cluster.quick import QUICK
 from cluster.serving import Serving
 from cluster.test_shared_runtime import ADD, PATIENCE, eventually
 from postgres_server import new_name, shared_url, with_query
@@ -27,8 +28,8 @@ from work_engines import EXHAUSTIVE, make_engine
 from wrapped_engine import WrappedEngine
 
 FAR = "far"
-TREES, QUESTIONS = (250, 20) if EXHAUSTIVE else (6, 4)
-PARKED = 10_000
+TREES, QUESTIONS = (250, 20) if EXHAUSTIVE else (4, 3)
+PARKED = 10_000 if EXHAUSTIVE else 2_000
 
 
 async def quiz(ctx: RunContext, n: int) -> int:
@@ -109,12 +110,14 @@ def ask_everything(placed: Workers, act: Callable[[], None] = lambda: None) -> l
     return list(person.answered.values())
 
 
+@on("hostile")
 def test_no_wake_up_is_lost_however_quickly_questions_are_answered(placed: Workers):
     for queue in ("near", "near", FAR, FAR):
         placed(QUIZ, ERRAND, worker=replace(QUICK, queues=[queue]))
     assert ask_everything(placed) == ALL_ONCE
 
 
+@on("procrastinate")
 def test_no_answer_is_lost_while_workers_are_drained(placed: Workers):
     settings = replace(QUICK, queues=["near", FAR])
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.conftest import QUICK, Workers
+from cluster.conftest import Workers
+from cluster.quick import QUICK
 from cluster.test_remote_calls import serving
 from cluster.test_shared_runtime import ADD, PATIENCE, asker, asking_model, eventually
 from treefold import (

@@ -30,7 +30,7 @@ from work_engines import EXHAUSTIVE
 T = TypeVar("T")
 
 _EXAMPLES: Final = 1500 if EXHAUSTIVE else 20
-_SECONDS: Final = 600.0 if EXHAUSTIVE else 3.5  # for each engine; then examples do nothing
+_SECONDS: Final = 600.0 if EXHAUSTIVE else 2.0  # for each engine; then examples do nothing
 _TREES: Final = 3  # in one example
 _MOMENT: Final = 0.3  # seconds for deliveries, before the next thing happens
 

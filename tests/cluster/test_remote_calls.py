@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster.conftest import QUICK, Workers
+from cluster.conftest import Workers
+from cluster.quick import QUICK
 from cluster.serving import Serving
 from cluster.test_shared_runtime import ADD, PATIENCE, eventually
 from treefold import (

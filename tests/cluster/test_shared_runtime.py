@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster.conftest import QUICK, Workers
+from cluster.conftest import Workers
+from cluster.quick import QUICK
 from treefold import (
     AgentFunction,
     CodeFunction,

@@ -4,7 +4,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cluster.conftest import QUICK, Workers
+from cluster.conftest import Workers
+from cluster.quick import QUICK
 from cluster.test_shared_runtime import PATIENCE, eventually
 from shared_stores import kill_listeners
 from treefold import CodeFunction, RunContext, attach

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from cluster.conftest import QUICK
+from cluster.conftest import on
 from cluster.leases import end_lease
+from cluster.quick import QUICK
 from cluster.trial import Second, faults, worker
 from crash.effects import read
 from support import wait
@@ -45,33 +46,36 @@ def killed_and_finished(
     return was_killed
 
 
-def on_some(*moments: str) -> pytest.MarkDecorator:
-    """Try each moment on two engines, so that all are tried; ``make cluster`` tries it on all."""
-    kinds = (*KINDS, "none")
-    cases = [
-        (die, kind)
-        for place, die in enumerate(moments)
-        for number, kind in enumerate(kinds)
-        if EXHAUSTIVE or (place + number) % 2
-    ]
-    return pytest.mark.parametrize(("die", "any_engine"), cases, indirect=["any_engine"])
+def each_on_one(fixture: str, name: str, *cases: tuple[str, Any]) -> pytest.MarkDecorator:
+    """Try each case on the engine beside it; ``make cluster`` tries it on all."""
+    kinds = KINDS if fixture == "engine" else (*KINDS, "none")
+    tried = [(kind, case) for kind in kinds for _, case in cases] if EXHAUSTIVE else cases
+    return pytest.mark.parametrize((fixture, name), tried, indirect=[fixture])
 
 
-@on_some("after:1", "before:4", "after:6", "before:9", "after:12")
+@each_on_one(
+    "any_engine",
+    "die",
+    ("temporal", "after:1"),
+    ("procrastinate", "before:4"),
+    ("none", "after:6"),
+    ("hostile", "before:9"),
+    ("procrastinate", "after:12"),
+)
 def test_a_tree_whose_worker_is_killed_is_finished_by_another(
     url: str, tmp_path: Path, any_engine: str, die: str
 ):
     assert killed_and_finished(url, tmp_path, any_engine, die)
 
 
-@on_some("after:3", "before:8")
+@each_on_one("any_engine", "die", ("temporal", "after:3"), ("procrastinate", "before:8"))
 def test_a_tree_with_remote_calls_is_finished_by_another(
     url: str, tmp_path: Path, any_engine: str, die: str
 ):
     assert killed_and_finished(url, tmp_path, any_engine, die, remote=True)
 
 
-@pytest.mark.parametrize("remote", [False, True])
+@each_on_one("engine", "remote", ("temporal", False), ("procrastinate", True))
 def test_a_worker_is_killed_when_a_drive_has_ended_and_its_engine_does_not_know(
     url: str, tmp_path: Path, engine: str, *, remote: bool
 ):
@@ -109,13 +113,14 @@ def finish_though_it_was_stopped(
     return begun
 
 
+@on("temporal")
 def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing_any_more(
     url: str, tmp_path: Path, engine: str
 ):
     assert finish_though_it_was_stopped(url, tmp_path, engine, stop=True) == []
 
 
-@pytest.mark.parametrize("commit", [5, 8])
+@each_on_one("engine", "commit", ("procrastinate", 5), ("hostile", 8))
 def test_a_worker_that_stops_in_the_middle_of_a_write_blocks_nobody(
     url: str, tmp_path: Path, engine: str, commit: int
 ):
@@ -123,7 +128,7 @@ def test_a_worker_that_stops_in_the_middle_of_a_write_blocks_nobody(
     assert finish_though_it_was_stopped(url, tmp_path, engine, *options, stop=False) == []
 
 
-@pytest.mark.parametrize("seconds", [-3600, 3600])
+@each_on_one("engine", "seconds", ("procrastinate", -3600), ("temporal", 3600))
 def test_a_wrong_clock_costs_nobody_a_tree(url: str, tmp_path: Path, engine: str, seconds: int):
     effects = tmp_path / "effects"
     second = Second(url, effects, engine)

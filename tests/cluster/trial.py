@@ -4,18 +4,16 @@ The first worker is a process that is killed, stopped or cut off; the second is 
 """
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.conftest import QUICK
+import warm_python
 from cluster.program import make_stage
+from cluster.quick import QUICK
 from cluster.serving import Serving
 from crash.effects import Effects, Line
 from crash.program import answer, nodes_of
@@ -31,31 +29,25 @@ class Process:
     """A worker in a process of its own."""
 
     def __init__(self, url: str, effects: Path, *options: str) -> None:
-        path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "cluster.program", url, str(effects), *options],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+        self._talk = warm_python.Talk(
+            "-m", "cluster.program", url, str(effects), *options, cwd=TESTS
         )
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self._talk.program.pid
 
     def ready(self) -> None:
         """Wait until it works."""
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == b"ready\n"
+        assert self._talk.readline() == "ready\n", self._talk.complaints
 
     def wait(self) -> int:
         """Wait until it has ended; return its status."""
-        return self._process.wait(PATIENCE)
+        return self._talk.program.wait()
 
     @property
     def is_running(self) -> bool:
-        return self._process.poll() is None
+        return self._talk.program.poll() is None
 
     def is_stopped(self) -> bool:
         """Whether it was stopped by a signal, and does not continue."""
@@ -64,15 +56,11 @@ class Process:
 
     def kill(self) -> None:
         """Kill it, if it runs, and close its pipes."""
-        self._process.kill()
-        with suppress(BrokenPipeError):
-            self._process.communicate(timeout=PATIENCE)
+        self._talk.kill()
 
     def close(self) -> int:
         """Have it end, if it has not."""
-        with suppress(BrokenPipeError):
-            self._process.communicate(timeout=PATIENCE)
-        return self._process.returncode
+        return self._talk.end()[0]
 
 
 @contextmanager

@@ -2,12 +2,14 @@
 
     python -m crash.exhaustive [PART...]
 
-The part ``guards`` kills whoever starts a guarded run or goes on with it, at every commit. Prints
-what it does; ends with 1 if a rule was broken. RANDOM_KILLS and SEED may be set.
+The part ``guards`` kills whoever starts a guarded run or goes on with it, at every commit; the part
+``bits`` changes every bit of a journal. Prints what it does; ends with 1 if a rule was broken.
+RANDOM_KILLS and SEED may be set.
 """
 
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -136,13 +138,26 @@ def keep_guards() -> int:
 
 def main(wanted: Sequence[str]) -> int:
     """Do what is wanted, or everything."""
-    parts = {"kills": kill_program, "guards": keep_guards}
+    parts = {"kills": kill_program, "guards": keep_guards, "bits": change_bits}
     if unknown := set(wanted) - set(parts):
         say(f"{', '.join(sorted(unknown))}: not one of {', '.join(parts)}")
         return 2
     broken = sum(parts[part]() for part in wanted or parts)
     say(f"{broken} trials broke a rule" if broken else "no rule was broken")
     return 1 if broken else 0
+
+
+def change_bits() -> int:
+    """Run the tests of checksums with every bit of a journal; return 1 if one fails."""
+    tests = Path(__file__).parents[1]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", "--timeout=0"]
+    done = subprocess.run(
+        [*command, "tests/stores/test_checksums.py"],
+        cwd=tests.parent,
+        env=os.environ | {"TREEFOLD_BITS": "all"},
+        check=False,
+    )
+    return int(done.returncode != 0)
 
 
 def kill_program() -> int:

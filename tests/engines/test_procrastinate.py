@@ -162,8 +162,7 @@ async def test_the_drive_of_a_killed_worker_is_taken_over(server: PostgresServer
             process.signal(signal.SIGKILL)
 
             async def wait(taker: Taker) -> None:
-                seconds = await taker.until_taken(1)
-                assert 0.2 < seconds < 5
+                await taker.until_taken(1)
 
             await work(engine, wait)
         await until_depth(engine, Depth())
@@ -216,7 +215,8 @@ async def test_a_worker_that_was_removed_goes_on_and_leaves_its_drive_to_others(
 async def test_connections_that_were_lost_without_notice_do_not_stop_a_worker(
     server: PostgresServer, journal: str, poll: float
 ):
-    options: dict[str, Any] = QUICK | {"lease": 5.0, "poll": poll}
+    # Nobody waits for the lease, nor for the longer of the polls.
+    options: dict[str, Any] = QUICK | {"lease": 600.0, "poll": poll}
     async with (
         FreezingProxy(server.port) as proxy,
         opened(Procrastinate(server.url(), **options), journal) as direct,
@@ -228,8 +228,7 @@ async def test_connections_that_were_lost_without_notice_do_not_stop_a_worker(
             await taker.until_taken(1)
             proxy.freeze()
             await direct.submit(drive(2))
-            seconds = await taker.until(lambda: 2 in taker.taken)
-            assert seconds < 5
+            await taker.until(lambda: 2 in taker.taken)
             taker.let_go.set()
             await taker.until(lambda: sorted(taker.ended) == [1, 2])
             await until_depth(direct, Depth())
@@ -252,7 +251,7 @@ async def test_a_job_that_never_reached_its_worker_is_delivered_again(
                     "UPDATE procrastinate_jobs SET status = 'doing', worker_id = "
                     "(SELECT id FROM procrastinate_workers)"
                 )
-            assert 1 < await taker.until_taken(1) < 10
+            assert await taker.until_taken(1) > 1
             await until_depth(engine, Depth())
 
         await work(engine, lose)
@@ -269,8 +268,7 @@ async def test_a_restart_of_the_server_does_not_stop_a_worker(server: PostgresSe
                 await engine.submit(drive(2))
             await asyncio.to_thread(server.start)
             await engine.submit(drive(2))
-            seconds = await taker.until(lambda: 2 in taker.taken)
-            assert seconds < 5
+            await taker.until(lambda: 2 in taker.taken)
             taker.let_go.set()
             await until_depth(engine, Depth())
 

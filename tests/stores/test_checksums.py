@@ -84,21 +84,25 @@ def is_told(store: SqliteStore, whole: dict[str, Any]) -> bool:
 
 
 def variants(value: Any) -> Iterator[Any]:
-    """Yield *value* with each of its bits changed, and other values that a row could have."""
+    """Yield *value* with bits of it changed, and other values that a row could have.
+
+    Of each byte of a text one bit, of a number every sixth; or all, for ``make crash``.
+    """
+    bits = range(0, 63, 1 if EXHAUSTIVE else 6)
     if value is None:
         yield from (0, 1.5, "", "x")
         return
     yield None
     if isinstance(value, int):
-        yield from (value ^ 1 << bit for bit in range(63))
+        yield from (value ^ 1 << bit for bit in bits)
         return
     if isinstance(value, float):
-        (bits,) = struct.unpack("<q", struct.pack("<d", value))
-        yield from (struct.unpack("<d", struct.pack("<q", bits ^ 1 << bit))[0] for bit in range(63))
+        (number,) = struct.unpack("<q", struct.pack("<d", value))
+        yield from (struct.unpack("<d", struct.pack("<q", number ^ 1 << bit))[0] for bit in bits)
         return
     content = value.encode() if isinstance(value, str) else value
     for place in range(len(content)):
-        for bit in range(8) if EXHAUSTIVE else (0, 1, 5, 7):
+        for bit in range(8) if EXHAUSTIVE else (place % 8,):
             yield content[:place] + bytes([content[place] ^ 1 << bit]) + content[place + 1 :]
 
 
@@ -136,7 +140,7 @@ def test_a_changed_bit_of_a_row_is_reported_or_changes_nothing(path: Path, table
                     now = other if name == key else id
                     rows.execute(f"UPDATE {table} SET {name} = ? WHERE {key} IS ?", (value, now))
         assert seen(store) == whole
-    assert told > 50
+    assert told > (50 if EXHAUSTIVE else 20)
     # Nothing depends on the id of a text, for example.
     assert same < told, (told, same)
 
@@ -147,7 +151,7 @@ def test_a_changed_bit_of_the_file_is_reported_or_changes_nothing(path: Path):
         whole = seen(store)
     content = path.read_bytes()
     told = 0
-    for place in range(0, len(content), 1 if EXHAUSTIVE else 7):
+    for place in range(0, len(content), 1 if EXHAUSTIVE else 17):
         if not any(content[max(0, place - 8) : place + 8]):
             continue  # of a page that is not used up
         for bit in range(8) if EXHAUSTIVE else (place % 8,):

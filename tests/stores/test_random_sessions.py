@@ -113,4 +113,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLife.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)

@@ -13,7 +13,6 @@ from typing import Any, Final, Self, cast
 
 from treefold.core.errors import UsageError
 
-_TIMEOUT: Final = 5.0  # seconds that a client may take to send its request, or to read the page
 _MOST: Final = 32  # connections at once; more are closed
 _POLL: Final = 0.05  # seconds until a server that is closed notices it
 
@@ -36,6 +35,7 @@ class ProbeServer:
     Args:
         host: the address to listen on.
         port: 0 for any free one.
+        patience: seconds that a client may take to send its request, or to read the page.
 
     Attributes:
         url: where it serves.
@@ -44,9 +44,9 @@ class ProbeServer:
         UsageError: the address is not available.
     """
 
-    def __init__(self, host: str, port: int, pages: Pages) -> None:
+    def __init__(self, host: str, port: int, pages: Pages, *, patience: float = 5.0) -> None:
         try:
-            self._server = _Server(host, port, pages)
+            self._server = _Server(host, port, pages, patience)
         except OSError as error:
             raise UsageError(f"cannot listen on {host}:{port}: {error}") from None
         shown = f"[{host}]" if ":" in host else host
@@ -75,9 +75,10 @@ class _Server(ThreadingHTTPServer):
     # Closing does not wait for slow clients.
     block_on_close = False
 
-    def __init__(self, host: str, port: int, pages: Pages) -> None:
+    def __init__(self, host: str, port: int, pages: Pages, patience: float) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.pages = pages
+        self._patience = patience
         self._free = threading.Semaphore(_MOST)
         super().__init__((host, port), _Handler)
 
@@ -89,6 +90,7 @@ class _Server(ThreadingHTTPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
+            request.settimeout(self._patience)
             self.finish_request(request, client_address)
         except OSError:
             # The client has gone away, or was too slow.
@@ -100,8 +102,6 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = _TIMEOUT
-
     def do_GET(self) -> None:
         """Send the page at the path of the request."""
         pages = cast("_Server", self.server).pages

@@ -26,6 +26,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
     Attributes:
         patience: seconds that a test waits for anything.
         quiet: seconds without a delivery, after which a test believes that there is none.
+        many: drives that are submitted at once.
         tells_running: whether the depth tells exactly what runs and what waits, not only the sum.
 
     Example:
@@ -41,6 +42,7 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     patience: float = 20.0
     quiet: float = 0.2
+    many: int = 200
     tells_running: bool = True
     _journal: str = ""
 
@@ -344,15 +346,15 @@ class EngineSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
         self._run(test)
 
-    def test_of_200_drives_each_is_delivered(self) -> None:
+    def test_of_many_drives_each_is_delivered(self) -> None:
         async def test(engine: WorkEngine) -> None:
             async def submit(_: SuiteWorker) -> None:
                 async with asyncio.TaskGroup() as group:
                     for first in range(4):
-                        group.create_task(submit_all(engine, range(first, 200, 4)))
+                        group.create_task(submit_all(engine, range(first, self.many, 4)))
 
-            worker = await self._work(engine, until=200, slots=20, meanwhile=submit)
-            assert worker.nodes == dict.fromkeys(range(200), 1)
+            worker = await self._work(engine, until=self.many, slots=20, meanwhile=submit)
+            assert worker.nodes == dict.fromkeys(range(self.many), 1)
             assert worker.most <= 20
 
         self._run(test)

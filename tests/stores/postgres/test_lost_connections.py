@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from postgres_server import PostgresServer, new_schema, shared_url
+from postgres_server import PostgresServer, empty_journal, new_schema, shared_url
 from shared_stores import LEASE, TreeWriter, info, wait_until
 from tcp_proxy import Cut, TcpProxy
 from treefold import StoreError
@@ -32,7 +32,7 @@ def proxy() -> Generator[TcpProxy]:
 @pytest.fixture
 def store(proxy: TcpProxy) -> Generator[PostgresStore]:
     """A worker whose connections go through the proxy."""
-    with new_schema() as url:
+    with empty_journal() as url:
         parts = urlsplit(url)
         through = parts._replace(netloc=f"{parts.username}@127.0.0.1:{proxy.port}").geturl()
         with PostgresStore(through, timeout=HALF_SECOND) as store:
@@ -68,7 +68,7 @@ def test_entries_are_written_once_whatever_happens_to_the_connections(
 ):
     tree = TreeWriter(store, 1)
     cuts = cycle([*QUICK, Cut.SILENCE, None, Cut.REPLY])
-    for _ in range(60):
+    for _ in range(20):
         tree.note("x" * 100)
         while True:
             if (cut := next(cuts)) is not None:

@@ -10,7 +10,7 @@ from treefold.core.shared_store import Batch, Ownership, Ticket
 from treefold.stores.postgres import PostgresStore
 from treefold.testing.store_suite import at_once, called, ended
 
-ROUNDS = 10_000 if os.environ.get("TREEFOLD_CLUSTER") == "exhaustive" else 1500
+ROUNDS = 10_000 if os.environ.get("TREEFOLD_CLUSTER") == "exhaustive" else 400
 
 
 class Inbox:

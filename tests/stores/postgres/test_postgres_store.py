@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from postgres_server import new_schema
+from postgres_server import empty_journal
 from treefold.stores import Store
 from treefold.stores.postgres import PostgresStore
 from treefold.testing import SharedStoreSuite
@@ -19,7 +19,7 @@ class TestPostgresStore(SharedStoreSuite):
             yield
 
     def make_store(self) -> Store:
-        url = self.schemas.enter_context(new_schema())
+        url = self.schemas.enter_context(empty_journal())
         store = PostgresStore(url)
         self.urls[store.id] = url
         return store

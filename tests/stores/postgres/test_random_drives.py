@@ -7,7 +7,7 @@ import psycopg
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from postgres_server import new_schema, shared_url
+from postgres_server import empty_journal, shared_url
 from shared_stores import LEASE, info
 from treefold.core.errors import FencedError
 from treefold.core.shared_store import Batch, Load, Ownership, Ticket
@@ -48,7 +48,7 @@ class Drives(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.schema = new_schema()
+        self.schema = empty_journal()
         self.url = self.schema.__enter__()
         self.stores = [PostgresStore(self.url) for _ in range(WORKERS)]
         self.ids = [store.join(info(), lease=LEASE) for store in self.stores]
@@ -287,7 +287,7 @@ def tree_of(node: int) -> int:
 
 TestDrives = Drives.TestCase
 TestDrives.settings = settings(
-    max_examples=500 if os.environ.get("TREEFOLD_CLUSTER") == "exhaustive" else 25,
+    max_examples=500 if os.environ.get("TREEFOLD_CLUSTER") == "exhaustive" else 12,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
