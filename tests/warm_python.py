@@ -133,8 +133,13 @@ class Talk:
     """A program that is talked to: ``stdin`` and ``stdout`` are the other ends of its own."""
 
     def __init__(
-        self, *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        patience: float = PATIENCE,
     ) -> None:
+        self._patience = patience
         (reading, speaking), (hearing, writing) = os.pipe(), os.pipe()
         self.stdin = open(speaking, "w", encoding="utf-8")  # noqa: SIM115 - end closes them
         self.stdout = open(hearing, encoding="utf-8")  # noqa: SIM115
@@ -160,7 +165,7 @@ class Talk:
 
     def readline(self) -> str:
         """Return the next line it prints; if none comes in time, it is ended."""
-        watchdog = threading.Timer(PATIENCE, self.program.kill)
+        watchdog = threading.Timer(self._patience, self.program.kill)
         watchdog.start()
         try:
             return self.stdout.readline()

@@ -149,7 +149,7 @@ def kill_program() -> int:
     """Kill the program in every way; return in how many trials something was wrong."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with Nursery(folder) as nursery:
+        with Nurseries(folder, 1) as nurseries, nurseries.one() as nursery:
             undisturbed(nursery, folder / "warm")
             trial, span = timed(nursery, folder / "first")
     requests = requests_of(trial)

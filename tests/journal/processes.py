@@ -14,6 +14,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import pytest  # noqa: F401 - every life would import it with the module of its test
+
 from crash.effects import Effects
 from crash.nursery import Life, Nursery
 from support import wait

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -86,6 +87,7 @@ def invoke_until_done(
             node = runtime.invoke(job, key=KEY, budget=budget)
             while not node.state.final:
                 answer_all(world, runtime)
+                time.sleep(0.001)  # or the run would have half of the process
             with suppress(ModelProviderException, BudgetExceeded):
                 sys.stdout.write(json.dumps({"result": node.result(), "commits": store.commits}))
                 return
