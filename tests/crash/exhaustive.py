@@ -2,12 +2,14 @@
 
     python -m crash.exhaustive [PART...]
 
-The part ``guards`` kills whoever starts a guarded run or goes on with it, at every commit. Prints
-what it does; ends with 1 if a rule was broken. RANDOM_KILLS and SEED may be set.
+The part ``guards`` kills whoever starts a guarded run or goes on with it, at every commit; the part
+``journals`` are the tests of journals that kill at some, which then kill at all. Prints what it
+does; ends with 1 if a rule was broken. RANDOM_KILLS and SEED may be set.
 """
 
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +29,9 @@ from guards.table import Table, Tally, all_of_one_start
 
 WORKERS: Final = max(2, os.cpu_count() or 2)
 LIVES: Final = 400  # as many deaths as a tree may take at most
+TESTS: Final = Path(__file__).parent.parent
+JOURNALS: Final = ("test_killed_continuations.py", "test_durable_time.py")
+LONGEST: Final = 3600.0  # seconds for these
 
 
 def undisturbed(nursery: Nursery, folder: Path) -> Trial:
@@ -134,9 +139,22 @@ def keep_guards() -> int:
         return sum(pool.map(go_through, product(STARTS, GUARDS)))
 
 
+def keep_journals() -> int:
+    """Run the tests of journals that kill programs, at every commit; return 1 if one fails."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "-v"]
+    done = subprocess.run(
+        [*command, *(str(TESTS / "journal" / file) for file in JOURNALS), "-k", "killed"],
+        cwd=TESTS.parent,
+        env=os.environ | {"TREEFOLD_CRASH": "exhaustive"},
+        check=False,
+        timeout=LONGEST,
+    )
+    return int(done.returncode != 0)
+
+
 def main(wanted: Sequence[str]) -> int:
     """Do what is wanted, or everything."""
-    parts = {"kills": kill_program, "guards": keep_guards}
+    parts = {"kills": kill_program, "guards": keep_guards, "journals": keep_journals}
     if unknown := set(wanted) - set(parts):
         say(f"{', '.join(sorted(unknown))}: not one of {', '.join(parts)}")
         return 2

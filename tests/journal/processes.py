@@ -36,6 +36,7 @@ from treefold.testing import ScriptedModel
 T = TypeVar("T")
 Work = Callable[..., Any]
 
+EXHAUSTIVE: Final = os.environ.get("TREEFOLD_CRASH") == "exhaustive"  # as make crash has it
 PATIENCE: Final = 60  # seconds
 
 
