@@ -14,7 +14,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import pytest  # noqa: F401 - every life would import it with the module of its test
+# Every life would import it with the module of its test.
+import pytest  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 from crash.effects import Effects
 from crash.nursery import Life, Nursery
