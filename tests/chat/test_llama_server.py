@@ -131,7 +131,7 @@ async def test_thirty_requests_back_to_back_need_no_retry(server: LlamaServer):
 
 async def test_agents_need_no_retry_one_after_the_other_and_six_at_once(server: LlamaServer):
     worker = AgentFunction("worker", "", user_prompt_template="Say hello.")
-    async with asyncio.timeout(120), Runtime([worker], models=model(server, 16)) as runtime:
+    async with asyncio.timeout(120), Runtime([worker], models=model(server, 64)) as runtime:
         for at_once in (1, 1, 1, 6):
             nodes = [runtime.invoke(worker, {}) for _ in range(at_once)]
             for node in nodes:

@@ -10,7 +10,7 @@ from random_trees.plans import Program, programs
 from random_trees.rules import unanswered_calls
 from treefold import ModelText, ToolResult, ToolUse, UserText
 
-EXAMPLES = int(os.environ.get("RANDOM_TREES", "30"))  # if it is set, they are new ones each time
+EXAMPLES = int(os.environ.get("RANDOM_TREES", "60"))  # if it is set, they are new ones each time
 
 
 @settings(
