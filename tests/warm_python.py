@@ -29,6 +29,7 @@ import threading
 import warnings
 from collections.abc import Container, Mapping
 from contextlib import suppress
+from ctypes import CDLL, c_size_t, c_void_p
 from fcntl import ioctl
 from functools import cache
 from importlib import import_module
@@ -44,6 +45,7 @@ _EARLY: Final = (
     "aiohttp", "anyio._backends._asyncio", "anyio.streams.tls", "encodings.idna", "httpcore2",
     "httpx", "mcp", "openai", "rich.live", "truststore", "uvicorn.lifespan.on",
 )  # fmt: skip
+_LARGE, _COLLAPSE = 1 << 21, 25  # the bytes of a large page, and what Linux calls MADV_COLLAPSE
 _LARGEST: Final = 1 << 17  # what a program is told, in bytes
 _LAUNCHER: Final = Path(__file__).with_name("warm_launcher.py")
 
@@ -133,8 +135,13 @@ class Talk:
     """A program that is talked to: ``stdin`` and ``stdout`` are the other ends of its own."""
 
     def __init__(
-        self, *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        patience: float = PATIENCE,
     ) -> None:
+        self._patience = patience
         (reading, speaking), (hearing, writing) = os.pipe(), os.pipe()
         self.stdin = open(speaking, "w", encoding="utf-8")  # noqa: SIM115 - end closes them
         self.stdout = open(hearing, encoding="utf-8")  # noqa: SIM115
@@ -160,7 +167,7 @@ class Talk:
 
     def readline(self) -> str:
         """Return the next line it prints; if none comes in time, it is ended."""
-        watchdog = threading.Timer(PATIENCE, self.program.kill)
+        watchdog = threading.Timer(self._patience, self.program.kill)
         watchdog.start()
         try:
             return self.stdout.readline()
@@ -303,6 +310,21 @@ def _import_early() -> None:
     for early in _EARLY:
         import_module(early)
     import_treefold()
+    _join_pages()
+
+
+def _join_pages() -> None:
+    """Have large pages where the system can: a fork copies an entry for each page that there is."""
+    maps = Path("/proc/self/maps")
+    advise = getattr(CDLL(None), "madvise", None)
+    if advise is None or not maps.exists():
+        return
+    for line in maps.read_text().splitlines():
+        place, rights, _, _, file, *name = line.split()
+        if (rights, file) == ("rw-p", "0") and name in ([], ["[heap]"]):
+            first, end = (int(address, 16) for address in place.split("-"))
+            for page in range(-(-first // _LARGE) * _LARGE, end - _LARGE + 1, _LARGE):
+                advise(c_void_p(page), c_size_t(_LARGE), _COLLAPSE)  # nothing is lost if it cannot
 
 
 def _take(files: list[int], *, in_terminal: bool) -> None:

@@ -299,6 +299,6 @@ def test_whatever_is_done_to_a_client_its_requests_are_in_order_and_nothing_is_l
 
     run_state_machine_as_test(
         OnStage,
-        settings=settings(max_examples=30, stateful_step_count=12, derandomize=True, deadline=None),
+        settings=settings(max_examples=15, stateful_step_count=12, derandomize=True, deadline=None),
     )
-    assert lives >= 30
+    assert lives >= 15

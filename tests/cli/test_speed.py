@@ -27,7 +27,7 @@ def processor_time(*args: str, cwd: Path) -> tuple[float, str]:
     none makes it cheaper.
     """
     least, out = float("inf"), ""
-    for _ in range(5):
+    for _ in range(3):
         process = subprocess.Popen(
             [sys.executable, *args],
             cwd=cwd, env=environment(), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,

@@ -3,8 +3,9 @@
     python -m crash.exhaustive [PART...]
 
 The part ``guards`` kills whoever starts a guarded run or goes on with it, at every commit; the part
-``bits`` changes every bit of a journal. Prints what it does; ends with 1 if a rule was broken.
-RANDOM_KILLS and SEED may be set.
+``journals`` are the tests of journals that kill at some, which then kill at all; the part ``bits``
+changes every bit of a journal. Prints what it does; ends with 1 if a rule was broken. RANDOM_KILLS
+and SEED may be set.
 """
 
 import os
@@ -29,6 +30,9 @@ from guards.table import Table, Tally, all_of_one_start
 
 WORKERS: Final = max(2, os.cpu_count() or 2)
 LIVES: Final = 400  # as many deaths as a tree may take at most
+TESTS: Final = Path(__file__).parent.parent
+JOURNALS: Final = ("journal/test_killed_continuations.py", "journal/test_durable_time.py")
+LONGEST: Final = 3600.0  # seconds for these
 
 
 def undisturbed(nursery: Nursery, folder: Path) -> Trial:
@@ -136,9 +140,26 @@ def keep_guards() -> int:
         return sum(pool.map(go_through, product(STARTS, GUARDS)))
 
 
+def run_wholly(*words: str) -> int:
+    """Run tests that make test has try some of their cases, with all; return 1 if one fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", "-v", *words],
+        cwd=TESTS,
+        env=os.environ | {"TREEFOLD_CRASH": "exhaustive"},
+        check=False,
+        timeout=LONGEST,
+    )
+    return int(done.returncode != 0)
+
+
 def main(wanted: Sequence[str]) -> int:
     """Do what is wanted, or everything."""
-    parts = {"kills": kill_program, "guards": keep_guards, "bits": change_bits}
+    parts = {
+        "kills": kill_program,
+        "guards": keep_guards,
+        "journals": lambda: run_wholly("-k", "killed", *JOURNALS),
+        "bits": lambda: run_wholly("--timeout=0", "stores/test_checksums.py"),
+    }
     if unknown := set(wanted) - set(parts):
         say(f"{', '.join(sorted(unknown))}: not one of {', '.join(parts)}")
         return 2
@@ -147,24 +168,11 @@ def main(wanted: Sequence[str]) -> int:
     return 1 if broken else 0
 
 
-def change_bits() -> int:
-    """Run the tests of checksums with every bit of a journal; return 1 if one fails."""
-    tests = Path(__file__).parents[1]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", "--timeout=0"]
-    done = subprocess.run(
-        [*command, "tests/stores/test_checksums.py"],
-        cwd=tests.parent,
-        env=os.environ | {"TREEFOLD_BITS": "all"},
-        check=False,
-    )
-    return int(done.returncode != 0)
-
-
 def kill_program() -> int:
     """Kill the program in every way; return in how many trials something was wrong."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with Nursery(folder) as nursery:
+        with Nurseries(folder, 1) as nurseries, nurseries.one() as nursery:
             undisturbed(nursery, folder / "warm")
             trial, span = timed(nursery, folder / "first")
     requests = requests_of(trial)

@@ -1,13 +1,13 @@
 """Start lives of the program quickly: a process that has imported it all, and forks.
 
-It has no thread and no loop, so that what a child gets is clean.
+It has no thread and no loop, so that what a child gets is clean. It is itself forked from
+``warm_python``, so that it has only the module of the program to import.
 """
 
+import gc
 import json
 import os
-import subprocess
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -20,8 +20,7 @@ from typing import Any, Final, Self
 
 import warm_python
 
-PATIENCE: Final = 90  # seconds for one life
-TO_IMPORT: Final = 300  # seconds for all that is imported before the first, on a busy machine
+PATIENCE: Final = 90  # seconds for one life, and for all that is imported before the first
 
 
 @dataclass(frozen=True)
@@ -44,40 +43,25 @@ class Nursery:
     def __init__(self, folder: Path, module: str = "crash.program") -> None:
         self._out, self._err = folder / "printed", folder / "complaints"
         path = [str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._parent = subprocess.Popen(
-            [sys.executable, "-m", "crash.nursery", module, str(self._out), str(self._err)],
+        self._parent = warm_python.Talk(
+            *("-m", "crash.nursery", module, str(self._out), str(self._err)),
             env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            patience=PATIENCE,
         )
         self._is_ready = False
 
     def live(self, *arguments: str) -> Life:
         """Run the program with *arguments* to its end."""
         if not self._is_ready:
-            assert self._hear(TO_IMPORT), f"not ready after {TO_IMPORT} s"
+            assert self._parent.readline(), f"never ready: {self._parent.complaints}"
             self._is_ready = True
-        assert self._parent.stdin is not None
-        self._parent.stdin.write(json.dumps(arguments) + "\n")
-        self._parent.stdin.flush()
-        status = self._hear(PATIENCE)
+        status = self._parent.tell(json.dumps(arguments))
         assert status, f"no end after {PATIENCE} s: {arguments} {self._err.read_text()}"
         return Life(int(status), self._out.read_text(), self._err.read_text())
 
-    def _hear(self, patience: float) -> str:
-        """Return the next line that the parent says; nothing if it was too slow, and has ended."""
-        assert self._parent.stdout is not None
-        timer = threading.Timer(patience, self._parent.kill)
-        timer.start()
-        try:
-            return self._parent.stdout.readline()
-        finally:
-            timer.cancel()
-
     def close(self) -> None:
         """End the parent."""
-        self._parent.communicate(timeout=60)
+        self._parent.end()
 
     def __enter__(self) -> Self:
         return self
@@ -92,9 +76,10 @@ class Nursery:
 
 
 class Nurseries:
-    """Several nurseries of one program, for as many threads."""
+    """Several nurseries of one program, for as many threads, where no test session is."""
 
     def __init__(self, folder: Path, count: int, module: str = "crash.program") -> None:
+        self._warm = warm_python.Parent()
         self._free: SimpleQueue[Nursery] = SimpleQueue()
         self._count = count
         for number in range(count):
@@ -116,6 +101,7 @@ class Nurseries:
     def __exit__(self, *_exc: object) -> None:
         for _ in range(self._count):
             self._free.get().close()
+        self._warm.close()
 
 
 def serve(main: Callable[[Sequence[str]], None], out: str, err: str) -> None:
@@ -152,5 +138,6 @@ def _live(
 
 if __name__ == "__main__":
     main = import_module(sys.argv[1]).main
-    warm_python.import_treefold()
+    gc.collect()
+    gc.freeze()  # or every life would look at all that was imported
     serve(main, sys.argv[2], sys.argv[3])

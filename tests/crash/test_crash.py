@@ -13,8 +13,8 @@ from crash.rules import faults_of
 from crash.tree import REPEATABLE, UNREPEATABLE
 from crash.trial import Trial, try_kills
 
-PARTS = 4  # of the commits, so that several processes can share them
-STRIDE = 6
+PARTS = 2  # of the commits, killed before and after them in turn
+STRIDE = 10
 LIVES = 150
 RANDOM_KILLS = 3
 
@@ -62,7 +62,7 @@ def test_a_program_that_is_killed_while_it_recovers_goes_on_all_the_same(
     nursery: Nursery, whole: Trial, requests: "Counter[str]", tmp_path: Path, second: str
 ):
     faults: dict[str, list[str]] = {}
-    for number in range(5, whole.finished["commits"], 32):
+    for number in range(5, whole.finished["commits"], 48):
         kills = [f"after:{number}", second, second]
         trial = try_kills(nursery, tmp_path / str(number), kills)
         if found := faults_of(trial, requests):
@@ -83,7 +83,7 @@ def test_a_program_that_is_killed_at_any_moment_goes_on_all_the_same(
     assert faults == {}
 
 
-@pytest.mark.parametrize("kill", ["after:6", "before:8"])
+@pytest.mark.parametrize("kill", ["after:9", "before:12"])
 def test_a_program_that_is_killed_in_every_life_gets_done(
     nursery: Nursery, requests: "Counter[str]", tmp_path: Path, kill: str
 ):

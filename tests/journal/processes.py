@@ -14,6 +14,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+# Every life would import it with the module of its test.
+import pytest  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
 from crash.effects import Effects
 from crash.nursery import Life, Nursery
 from support import wait
@@ -34,6 +37,7 @@ from treefold.testing import ScriptedModel
 T = TypeVar("T")
 Work = Callable[..., Any]
 
+EXHAUSTIVE: Final = os.environ.get("TREEFOLD_CRASH") == "exhaustive"  # as make crash has it
 PATIENCE: Final = 60  # seconds
 
 

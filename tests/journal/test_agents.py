@@ -1,5 +1,6 @@
 """Agents that are resumed from a journal."""
 
+import time
 from typing import Any
 
 from agent_scripts import worker
@@ -94,6 +95,7 @@ def test_an_agent_whose_calls_run_at_once_goes_on_too(world: World, lives: Lives
         while not node.state.final:
             for question in runtime.questions():  # what else was under way
                 runtime.answer(question.id, "retry")
+            time.sleep(0.001)
         assert result(node) == "look 1, look 2, drop 3, look 4"
     assert world.done("request") == 3
     assert world.done("drop") == 2

@@ -468,7 +468,7 @@ def numberless(view: NodeView) -> dict[str, Any]:
 
 TestJournal = Journal.TestCase
 TestJournal.settings = settings(
-    max_examples=30,
+    max_examples=20,
     stateful_step_count=30,
     deadline=None,
     derandomize=True,

@@ -15,6 +15,7 @@ import httpx
 import pydantic_core
 import pytest
 
+import warm_python
 from treefold.core.errors import InvalidValueError
 from treefold.models.local.gguf import read_metadata
 from treefold.models.local.llama import LlamaServer, default_threads, shared_server
@@ -206,7 +207,8 @@ def test_what_is_no_model_is_refused_before_and_by_llama_cpp(
 
 
 def test_without_xllamacpp_it_says_what_to_install(smollm2: Path):
-    done = run("import sys; sys.modules['xllamacpp'] = None\n" + SERVING, str(smollm2))
+    code = "import sys; sys.modules['xllamacpp'] = None\n" + SERVING
+    done = warm_python.run("-c", code, str(smollm2))
     said = "UsageError: a local model needs a package that is not installed: pip install 'xllamacpp"
     assert said in done.stderr
 
@@ -214,7 +216,7 @@ def test_without_xllamacpp_it_says_what_to_install(smollm2: Path):
 def importing(folder: Path, smollm2: Path) -> str:
     """Return what a program reports that finds xllamacpp in *folder*."""
     begin = f"import sys; sys.path.insert(0, {str(folder)!r})\n"
-    return run(begin + SERVING, str(smollm2)).stderr
+    return warm_python.run("-c", begin + SERVING, str(smollm2)).stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it is about the messages of its loader")

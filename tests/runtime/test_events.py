@@ -186,7 +186,7 @@ def test_threads_iterate_while_a_background_runtime_works(store: Any):
         assert [kinds(events) for events in found] == [expected] * 3
 
 
-RUNS = 300  # before, three of a hundred streams ended before the call had
+RUNS = 150  # before, three of a hundred streams ended before the call had
 
 
 def test_a_stream_that_a_thread_reads_ends_after_its_call(store: Any):

@@ -1,13 +1,15 @@
 """A process that was forked after its runtime had started, as those of a preforking server."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import warm_python
+
 PREFACE = """
-import asyncio, os, signal, sys
+import asyncio, os, signal, sys, warnings
+warnings.simplefilter("ignore")  # newer Pythons warn of every fork of a process that has threads
+print(os.getpid(), flush=True)
 from treefold import Runtime, RunContext, tool
 
 @tool
@@ -41,13 +43,9 @@ WORDS = (
 
 def run(tmp_path: Path, program: str, *args: str) -> list[str]:
     (tmp_path / "program.py").write_text(PREFACE + program)
-    with subprocess.Popen(
-        # Newer Pythons warn of every fork of a process that has threads.
-        [sys.executable, "-W", "ignore", tmp_path / "program.py", *args],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    ) as process:  # fmt: skip
-        told, _ = process.communicate(timeout=120)
-    return told.replace(f"process {process.pid}", "process {}").splitlines()
+    done = warm_python.run(str(tmp_path / "program.py"), *args, cwd=tmp_path)
+    pid, *told = [*done.stdout.splitlines(), *done.stderr.splitlines()]
+    return [line.replace(f"process {pid}", "process {}") for line in told]
 
 
 @pytest.mark.parametrize("store", ["", "run.db"])

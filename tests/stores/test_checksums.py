@@ -15,7 +15,7 @@ from treefold.core.fact import replace
 from treefold.stores import Entry
 from treefold.testing.store_suite import asks, called, changed, ended, noted
 
-EXHAUSTIVE = os.environ.get("TREEFOLD_BITS") == "all"
+EXHAUSTIVE = os.environ.get("TREEFOLD_CRASH") == "exhaustive"  # as make crash has it
 LONG = "a long text " * 3
 # The tables of the journal, and what identifies a row. A text that a tree does not refer to any
 # more is found by its hash.

@@ -21,7 +21,7 @@ from treefold import (
 from treefold.core.errors import CallError
 from treefold.testing import ScriptedModel, ScriptedRequest, replay
 
-EXAMPLES = int(os.environ.get("RANDOM_REPLAYS", "60"))  # if it is set, they are new ones each time
+EXAMPLES = int(os.environ.get("RANDOM_REPLAYS", "30"))  # if it is set, they are new ones each time
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def by_git(plan: Plan) -> bytes:
 
 
 @given(edits(), st.lists(ends, min_size=40, max_size=40), last_ends, st.integers(1, 4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_git_makes_exactly_the_text_that_a_diff_was_made_of(
     edit: tuple[list[str], list[str]], with_ends: list[str], last_end: str, context: int
 ):
@@ -97,7 +97,7 @@ def test_git_makes_exactly_the_text_that_a_diff_was_made_of(
 
 
 @given(edits(), st.sampled_from(["\n", "\r\n", "\r"]), st.integers(0, 3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_a_patch_with_plain_line_ends_keeps_those_of_the_file(
     edit: tuple[list[str], list[str]], end: str, context: int
 ):
@@ -113,7 +113,7 @@ def test_a_patch_with_plain_line_ends_keeps_those_of_the_file(
 
 
 @given(lines, edits(), last_ends, st.integers(0, 3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_git_applies_whatever_has_a_place_in_whatever_text(
     text: list[str], edit: tuple[list[str], list[str]], last_end: str, context: int
 ):
@@ -131,7 +131,7 @@ pieces = st.sampled_from([
 
 
 @given(st.lists(pieces, max_size=20).map("".join), lines)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_whatever_looks_like_a_patch_is_read_and_what_has_a_place_is_applied(
     text: str, file: list[str]
 ):
