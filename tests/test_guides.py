@@ -112,24 +112,22 @@ def test_every_block_runs_and_prints_what_stands_below_it(
 
 
 @pytest.fixture(scope="module")
-def quick_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of programs that pages name, and that need not import anything to start."""
-    folder = tmp_path_factory.mktemp("programs")
-    programs = {"python": [], "treefold": ["-m", "treefold"]}
-    for name, args in programs.items():
-        file = folder / name
-        file.write_text(f'#!/bin/sh\nexec {shlex.join(warm_python.command(*args))} "$@"\n')
-        file.chmod(0o755)
+def quick_command(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a ``treefold`` that need not import anything to start."""
+    folder = tmp_path_factory.mktemp("quick")
+    command = shlex.join(warm_python.command("-m", "treefold"))
+    (folder / "treefold").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    (folder / "treefold").chmod(0o755)
     return folder
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", SESSIONS, ids=name_of)
 def test_a_page_that_names_files_can_be_followed_step_by_step(
-    guide: Path, tmp_path: Path, quick_programs: Path, monkeypatch: pytest.MonkeyPatch
+    guide: Path, tmp_path: Path, quick_command: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", with_programs(quick_programs))
+    monkeypatch.setenv("PATH", with_programs(quick_command))
     text = follow(guide)
     if "RENEW_PAGES" in os.environ:  # by "make pages"
         guide.write_text(text, "utf-8")
