@@ -9,6 +9,7 @@ import io
 import logging
 import os
 import re
+import shlex
 import subprocess
 import sys
 import warnings
@@ -19,6 +20,8 @@ from textwrap import dedent
 from typing import Any, NamedTuple
 
 import pytest
+
+import warm_python
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -108,12 +111,23 @@ def test_every_block_runs_and_prints_what_stands_below_it(
     assert block.printed is None or is_printed(printed, block.printed), printed
 
 
+@pytest.fixture(scope="module")
+def quick_command(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a ``treefold`` that need not import anything to start."""
+    folder = tmp_path_factory.mktemp("quick")
+    command = shlex.join(warm_python.command("-m", "treefold"))
+    (folder / "treefold").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    (folder / "treefold").chmod(0o755)
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", SESSIONS, ids=name_of)
 def test_a_page_that_names_files_can_be_followed_step_by_step(
-    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    guide: Path, tmp_path: Path, quick_command: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", with_programs(quick_command))
     text = follow(guide)
     if "RENEW_PAGES" in os.environ:  # by "make pages"
         guide.write_text(text, "utf-8")
@@ -125,10 +139,16 @@ def test_all_steps_of_the_tutorial_can_be_followed_in_one_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", with_programs())
     steps = [guide for guide in SESSIONS if guide.parent.name == "tutorial"]
     assert [step.name[0] for step in steps] == ["1", "2", "3", "4", "5", "6"]
     for step in steps:
         follow(step)
+
+
+def with_programs(*folders: Path) -> str:
+    """Return a path that has *folders* first, and then what is installed with treefold."""
+    return os.pathsep.join(map(str, (*folders, Path(sys.executable).parent, os.environ["PATH"])))
 
 
 def follow(guide: Path) -> str:
@@ -151,8 +171,7 @@ def follow(guide: Path) -> str:
 
 def in_shell(command: str) -> str:
     """Return what *command* prints, on a terminal of no colours; errors are among it."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environ = os.environ | {"PATH": path, "COLUMNS": "80", "NO_COLOR": "1"}
+    environ = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}
     done = subprocess.run(
         ["bash", "-c", command.partition("  #")[0]],
         env=environ,

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import (
@@ -17,7 +18,7 @@ from playwright.sync_api import (
     Page,
     Request,
     Response,
-    Route,
+    ViewportSize,
     expect,
     sync_playwright,
 )
@@ -31,8 +32,14 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # Nothing elsewhere has an address. To refuse each request here would cost a round trip for all.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    # The pages of a test need no processes of their own to be kept apart.
+    "--renderer-process-limit=1",
 ]
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+DESK: ViewportSize = {"width": 1400, "height": 860}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 PATIENCE = 60_000  # milliseconds
 ELSEWHERE = re.compile(r"^(?!http://127\.0\.0\.1:\d+/|file:///|data:)")
 # What a page notices of a viewer that is being closed, or of a cut connection
@@ -49,6 +56,7 @@ class Chromium:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._browser: Browser | None = None
+        self._desk: BrowserContext | None = None
 
     def open(self) -> Browser:
         """Return the browser, which is started if there is none."""
@@ -59,8 +67,19 @@ class Chromium:
             self._stack.callback(self._browser.close)
         return self._browser
 
+    def desk(self) -> BrowserContext:
+        """Return the context that most tests open their page in, one after another.
+
+        Its empty page stays, and with it a process that need not be started for each test.
+        """
+        if self._desk is None:
+            self._desk = self.open().new_context(viewport=DESK)
+            self._desk.set_default_timeout(PATIENCE)
+            self._desk.new_page()
+        return self._desk
+
     def close(self) -> None:
-        self._browser = None
+        self._browser = self._desk = None
         self._stack.close()
 
 
@@ -89,29 +108,29 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Generator[None]:
             CHROMIUM.close()
 
 
-@pytest.fixture
-def browser() -> Browser:
-    return CHROMIUM.open()
-
-
 class Eyes:
     """Opens pages, and remembers what should not have happened on them."""
 
-    def __init__(self, browser: Browser, name: str) -> None:
+    def __init__(self, chromium: Chromium, name: str) -> None:
         self.complaints: list[str] = []
         self.pages: list[Page] = []
-        self._browser = browser
+        self._chromium = chromium
         self._name = name
         self._contexts: list[BrowserContext] = []
+        self._at_desk: Page | None = None
+        self._origins: set[str] = set()
 
     def open(self, url: str, *, wide: bool = True, **options: Any) -> Page:
         """Open *url* at the width of a desk, or of a phone."""
-        size = {"width": 1400, "height": 860} if wide else {"width": 390, "height": 844}
-        context = self._browser.new_context(viewport=size, **options)  # pyright: ignore[reportArgumentType]
-        self._contexts.append(context)
-        context.set_default_timeout(PATIENCE)
-        context.route(ELSEWHERE, self._refuse)
-        page = context.new_page()
+        if wide and not options and self._at_desk is None:
+            page = self._at_desk = self._chromium.desk().new_page()
+        else:
+            size = DESK if wide else PHONE
+            context = self._chromium.open().new_context(viewport=size, **options)
+            self._contexts.append(context)
+            context.set_default_timeout(PATIENCE)
+            page = context.new_page()
+        page.on("request", self._asked)
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         page.on("dialog", self._dialog)
@@ -130,10 +149,22 @@ class Eyes:
     def close(self) -> None:
         for context in self._contexts:
             context.close()
+        if self._at_desk is not None:
+            self._forget(self._at_desk)
+            self._at_desk.close()
 
-    def _refuse(self, route: Route, request: Request) -> None:
-        self.complaints.append(f"asked for {request.url}")
-        route.abort()
+    def _forget(self, page: Page) -> None:
+        """Leave nothing that a page has kept for the pages of other tests."""
+        session = page.context.new_cdp_session(page)
+        for origin in self._origins:
+            session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+        session.detach()
+        page.context.clear_cookies()
+
+    def _asked(self, request: Request) -> None:
+        self._origins.add("{0.scheme}://{0.netloc}".format(urlsplit(request.url)))
+        if ELSEWHERE.match(request.url):
+            self.complaints.append(f"asked for {request.url}")
 
     def _responded(self, response: Response) -> None:
         if response.status >= 500 and response.status != 503:
@@ -149,10 +180,10 @@ class Eyes:
 
 
 @pytest.fixture
-def eyes(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Eyes]:
+def eyes(request: pytest.FixtureRequest) -> Iterator[Eyes]:
     """Pages of one test: none may ask for anything elsewhere, fail, or break its policy."""
     name = re.sub(r"\W+", "_", request.node.name).strip("_").removeprefix("test_")
-    eyes = Eyes(browser, name[:80])
+    eyes = Eyes(CHROMIUM, name[:80])
     yield eyes
     eyes.close()
     assert eyes.complaints == []

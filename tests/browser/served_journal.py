@@ -14,6 +14,10 @@ from treefold.stores import Store
 from treefold.testing import ScriptedModel
 from treefold.views.web import Viewer, view
 
+DRAW = """async (frames) => {
+  for (let n = 0; n < frames; n += 1) await new Promise(requestAnimationFrame);
+}"""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -87,6 +91,19 @@ def state(row: Locator, word: str) -> None:
 def gone(locator: Locator) -> None:
     """Wait until nothing of it is to be seen; unlike ``to_be_hidden`` it may match several."""
     expect(locator.filter(visible=True)).to_have_count(0)
+
+
+def at_rest(page: Page) -> None:
+    """Let the page draw some frames, as it does in a tenth of a second: what it asked for is here.
+
+    On a busy machine these take longer, as all does.
+    """
+    page.evaluate(DRAW, 6)
+
+
+def redrawn(page: Page) -> None:
+    """Let the page draw what it knows."""
+    page.evaluate(DRAW, 2)
 
 
 def when(page: Page, condition: Callable[[], object], patience: float = 60.0) -> None:

@@ -12,7 +12,7 @@ from browser.served_journal import call, calls, staged, state
 from treefold import CodeFunction, MemoryStore, RunContext, Runtime
 from treefold.views.web import view
 
-GROUPS, EACH = 100, 49  # with the groups and the top, 5,001 calls
+GROUPS, EACH = 40, 49  # with the groups and the top, 2,001 calls
 
 
 def leaf(ctx: RunContext, n: int) -> int:
@@ -58,8 +58,8 @@ SCROLL = """async (grid) => {
 
 
 @pytest.fixture(scope="module")
-def five_thousand() -> Any:
-    """A run of 5,001 calls, and its address."""
+def two_thousand() -> Any:
+    """A run of 2,001 calls, and its address."""
     store = MemoryStore()
     with Runtime([large], store=store) as runtime:
         node = runtime.invoke(large)
@@ -68,88 +68,88 @@ def five_thousand() -> Any:
             yield viewer, node.path
 
 
-def opened(eyes: Eyes, five_thousand: Any, place: str = "") -> Page:
-    viewer, run = five_thousand
+def opened(eyes: Eyes, two_thousand: Any, place: str = "") -> Page:
+    viewer, run = two_thousand
     page = eyes.open(viewer.url)
     page.goto(f"{viewer.address}/#/run/{run}{place}")
     return page
 
 
-def test_only_what_is_in_sight_is_in_the_document(eyes: Eyes, five_thousand: Any):
-    page = opened(eyes, five_thousand)
+def test_only_what_is_in_sight_is_in_the_document(eyes: Eyes, two_thousand: Any):
+    page = opened(eyes, two_thousand)
     grid = page.get_by_role("treegrid")
-    expect(grid).to_have_attribute("aria-rowcount", "5002")
+    expect(grid).to_have_attribute("aria-rowcount", "2002")
     assert calls(page).count() < 80
     grid.focus()
     page.keyboard.press("End")
-    expect(page.locator(".row.active")).to_contain_text("1.100.49")
+    expect(page.locator(".row.active")).to_contain_text("1.40.49")
     expect(page.locator(".row.active")).to_be_in_viewport()
     assert calls(page).count() < 80
     row = page.locator(".row.active")
     expect(row).to_have_attribute("aria-level", "3")
     expect(row).to_have_attribute("aria-posinset", "49")
     expect(row).to_have_attribute("aria-setsize", "49")
-    expect(row).to_have_attribute("aria-rowindex", "5002")
+    expect(row).to_have_attribute("aria-rowindex", "2002")
 
 
 def test_scrolling_through_all_of_it_always_shows_rows(
-    eyes: Eyes, five_thousand: Any, record_property: Any
+    eyes: Eyes, two_thousand: Any, record_property: Any
 ):
-    page = opened(eyes, five_thousand)
+    page = opened(eyes, two_thousand)
     grid = page.get_by_role("treegrid")
-    expect(grid).to_have_attribute("aria-rowcount", "5002")
+    expect(grid).to_have_attribute("aria-rowcount", "2002")
     frames = grid.evaluate(SCROLL)
     record_property("milliseconds of a frame while scrolling", frames)
     record_property("milliseconds to the first paint", page.evaluate(PAINTED))
     expect(calls(page).last).to_be_visible()
 
 
-def test_a_search_finds_one_among_thousands(eyes: Eyes, five_thousand: Any):
-    page = opened(eyes, five_thousand)
+def test_a_search_finds_one_among_thousands(eyes: Eyes, two_thousand: Any):
+    page = opened(eyes, two_thousand)
     state(call(page, "large"), "success")
     page.keyboard.press("/")
-    page.keyboard.type("n=4321")
+    page.keyboard.type("n=1321")
     expect(page.get_by_text("1 found")).to_be_visible()
     expect(calls(page)).to_have_count(3)  # the others go a moment later
-    assert [row.inner_text().split()[0] for row in calls(page).all()] == ["1", "1.89", "1.89.10"]
+    assert [row.inner_text().split()[0] for row in calls(page).all()] == ["1", "1.27", "1.27.48"]
     page.keyboard.press("Escape")
-    expect(page.get_by_role("treegrid")).to_have_attribute("aria-rowcount", "5002")
+    expect(page.get_by_role("treegrid")).to_have_attribute("aria-rowcount", "2002")
 
 
-def test_all_of_it_is_collapsed_and_expanded(eyes: Eyes, five_thousand: Any):
-    page = opened(eyes, five_thousand)
+def test_all_of_it_is_collapsed_and_expanded(eyes: Eyes, two_thousand: Any):
+    page = opened(eyes, two_thousand)
     grid = page.get_by_role("treegrid")
     state(call(page, "large"), "success")
     page.get_by_role("button", name="Collapse all").click()
-    expect(grid).to_have_attribute("aria-rowcount", "102")
+    expect(grid).to_have_attribute("aria-rowcount", "42")
     page.get_by_role("button", name="Expand all").click()
-    expect(grid).to_have_attribute("aria-rowcount", "5002")
+    expect(grid).to_have_attribute("aria-rowcount", "2002")
 
 
-def test_a_flame_graph_draws_what_can_be_seen(eyes: Eyes, five_thousand: Any):
-    page = opened(eyes, five_thousand, "/flame")
+def test_a_flame_graph_draws_what_can_be_seen(eyes: Eyes, two_thousand: Any):
+    page = opened(eyes, two_thousand, "/flame")
     expect(page.locator(".frame").first).to_be_visible()
-    assert page.locator(".frame").count() < 3_000
+    assert page.locator(".frame").count() < 1_200
     page.get_by_role("button", name="As a table").click()
-    expect(page.get_by_role("row").filter(has_text="square")).to_contain_text("4900")
+    expect(page.get_by_role("row").filter(has_text="square")).to_contain_text("1960")
 
 
-def test_a_timeline_has_only_rows_in_sight(eyes: Eyes, five_thousand: Any, record_property: Any):
-    page = opened(eyes, five_thousand, "/timeline")
+def test_a_timeline_has_only_rows_in_sight(eyes: Eyes, two_thousand: Any, record_property: Any):
+    page = opened(eyes, two_thousand, "/timeline")
     grid = page.get_by_role("treegrid")
-    expect(grid).to_have_attribute("aria-rowcount", "5002")
+    expect(grid).to_have_attribute("aria-rowcount", "2002")
     expect(page.locator(".bar.parted").first).to_be_visible()
     assert calls(page).count() < 80
     record_property("milliseconds of a frame while scrolling", grid.evaluate(SCROLL))
-    assert page.locator(".bar > *").count() < 2_000
+    assert page.locator(".bar > *").count() < 1_000
     page.get_by_role("button", name="critical path only").click()
-    expect(grid).not_to_have_attribute("aria-rowcount", "5002")
+    expect(grid).not_to_have_attribute("aria-rowcount", "2002")
     expect(calls(page).first).to_be_visible()
 
 
-def test_time_and_cost_of_thousands_of_calls_are_summed(eyes: Eyes, five_thousand: Any):
-    page = opened(eyes, five_thousand, "/time")
-    expect(page.get_by_role("row", name="square")).to_contain_text("4,900")
+def test_time_and_cost_of_thousands_of_calls_are_summed(eyes: Eyes, two_thousand: Any):
+    page = opened(eyes, two_thousand, "/time")
+    expect(page.get_by_role("row", name="square")).to_contain_text("1,960")
 
 
 def test_thousands_of_calls_that_come_in_live_are_shown(eyes: Eyes):
@@ -167,5 +167,5 @@ def test_thousands_of_calls_that_come_in_live_are_shown(eyes: Eyes):
         state(call(page, "gated"), "running")
         begin.set()
         grid = page.get_by_role("treegrid")
-        expect(grid).to_have_attribute("aria-rowcount", "5003", timeout=60_000)
+        expect(grid).to_have_attribute("aria-rowcount", "2003", timeout=60_000)
         state(call(page, "gated"), "success")

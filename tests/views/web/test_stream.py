@@ -196,7 +196,11 @@ def has_caught_up(client: httpx.Client, follower: Follower) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("store", "seed"),
+    [("file", 0), ("memory", 1), ("file", 2), ("memory", 3)],
+    indirect=["store"],
+)
 def test_a_connection_may_be_cut_at_any_byte(
     runtime: Runtime, garden: Garden, viewer: Viewer, client: httpx.Client, seed: int
 ):
