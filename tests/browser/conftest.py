@@ -73,7 +73,7 @@ class Chromium:
         Its empty page stays, and with it a process that need not be started for each test.
         """
         if self._desk is None:
-            self._desk = self.open().new_context(viewport=DESK)
+            self._desk = self.open().new_context(viewport=DESK, reduced_motion="reduce")
             self._desk.set_default_timeout(PATIENCE)
             self._desk.new_page()
         return self._desk

@@ -28,7 +28,7 @@ from treefold.core.fact import replace
 from treefold.events import CallEnded, CallStarted
 from view_trees import flat
 
-SHORT = 0.8  # seconds, which are over before anybody looks again
+SHORT = 1.5  # seconds, which are over before anybody looks again
 LONG = 600.0
 
 
