@@ -68,7 +68,7 @@ class Chromium:
         return self._browser
 
     def desk(self) -> BrowserContext:
-        """Return the context that most tests open their page in, one after another.
+        """Return the context that most tests open their page in, one after another; nothing on them moves.
 
         Its empty page stays, and with it a process that need not be started for each test.
         """

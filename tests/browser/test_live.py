@@ -139,7 +139,7 @@ def spins(row: Locator) -> bool:
 def test_the_page_says_that_no_program_drives_the_journal(eyes: Eyes, tmp_path: Path):
     path = tmp_path / "run.db"
     with staged(store=SqliteStore(path)) as stage:
-        page = eyes.open(stage.url)
+        page = eyes.open(stage.url, reduced_motion="no-preference")
         stage.digest()
         expect(page.get_by_role("button", name="1 question for you")).to_be_visible()
         gone(page.get_by_text("The program of this journal is stopped"))

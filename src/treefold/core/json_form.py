@@ -148,7 +148,7 @@ def json_schema(title: str, kinds: Sequence[type[Fact]]) -> JsonSchema:
     _, made = msgspec.json.schema_components(kinds)
     facts = {kind.__name__: kind for kind in _subclasses(Fact)}
     defs = {
-        name: _shown(schema, facts[name]) if name in facts else schema
+        name: _shown(schema, facts[name]) if name in facts else _summarised(schema)
         for name, schema in made.items()
     }
     return {
@@ -170,11 +170,20 @@ def _shown(schema: JsonSchema, kind: type[Fact]) -> JsonSchema:
     for name, hint in _properties(kind):
         properties[name] = msgspec.json.schema(hint)
     return {
-        "description": (kind.__doc__ or "").partition("\n")[0],
+        "description": _summary(kind.__doc__ or ""),
         "type": "object",
         "properties": properties,
         "required": [*properties],
     }
+
+
+def _summarised(schema: JsonSchema) -> JsonSchema:
+    described = "description" in schema
+    return {**schema, "description": _summary(schema["description"])} if described else schema
+
+
+def _summary(docstring: str) -> str:
+    return docstring.partition("\n")[0]
 
 
 def _tagged(kind: type[Fact]) -> JsonSchema:

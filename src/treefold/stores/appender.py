@@ -57,8 +57,8 @@ class Appender:
     def __init__(self, name: str, rows: sqlite3.Connection, last: int) -> None:
         self._name = name
         self.last = last
-        self._asking = asking_nodes(rows.execute(QUESTIONS))
-        self._asking |= set(timers_of_rows(rows.execute(TIMERS)))
+        self._asking = asking_nodes(rows.execute(QUESTIONS).fetchall())
+        self._asking |= set(timers_of_rows(rows.execute(TIMERS).fetchall()))
         # The texts that were written lately, as pairs of tree and hash.
         self._texts: dict[tuple[int, str], None] = {}
 

@@ -145,6 +145,9 @@ class Database:
     def snapshot(self) -> Generator[sqlite3.Connection]:
         """Lend the connection for reading; the block does not see what others write meanwhile.
 
+        A cursor that still has rows keeps SQLite at this moment, also after the block. So what may
+        raise while it reads fetches all rows first, or closes the cursor.
+
         Raises:
             StoreError: SQLite cannot read it, or the block raised because a value is damaged.
         """

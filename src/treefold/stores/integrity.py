@@ -8,7 +8,7 @@ where a missing row would do harm.
 import sqlite3
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Final
 
 from treefold.core.states import NodeState
@@ -87,11 +87,12 @@ def find_lost_tree(rows: sqlite3.Connection) -> int | None:
         DamagedRowError: a tree has a wrong checksum, and so perhaps another key.
     """
     count = 0
-    for tree, found, *about in rows.execute(_TREES_WITH_EVENTS):
-        count += 1
-        if tree != found:
-            return tree
-        check_call(about)
+    with closing(rows.execute(_TREES_WITH_EVENTS)) as listed:
+        for tree, found, *about in listed:
+            count += 1
+            if tree != found:
+                return tree
+            check_call(about)
     return None if (count,) == rows.execute(_COUNT_TREES).fetchone() else 0
 
 

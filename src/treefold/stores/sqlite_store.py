@@ -10,6 +10,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Self
@@ -287,12 +288,10 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
     def trees(
         self, *, after: int = 0, limit: int | None = None, open: bool | None = None
     ) -> list[TreeRow]:
-        with self._reader.snapshot() as rows:
+        with self._reader.snapshot() as rows, closing(rows.execute(_TREES, (after,))) as every:
             opened = self._open_nodes(rows)
             parked, asleep = parked_trees(opened), sleeping_trees(opened)
-            listed = rows.execute(_TREES, (after,))
-            if open is not None:
-                listed = (row for row in listed if (row[0] in parked) == open)
+            listed = every if open is None else (row for row in every if (row[0] in parked) == open)
             checked = {node.id for node in opened}
             wanted = [top_of_row(row, checked=row[0] in checked) for row in islice(listed, limit)]
             last = _last(rows, [top.id for top in wanted if top.id in parked])
@@ -320,10 +319,10 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
 
     def _open_nodes(self, rows: sqlite3.Connection) -> list[OpenNode]:
         """Return the calls that have not ended."""
-        asking = asking_nodes(rows.execute(QUESTIONS))
-        wakes = timers_of_rows(rows.execute(TIMERS))
+        asking = asking_nodes(rows.execute(QUESTIONS).fetchall())
+        wakes = timers_of_rows(rows.execute(TIMERS).fetchall())
         nodes: list[OpenNode] = []
-        for row in rows.execute(_OPEN_NODES):
+        for row in rows.execute(_OPEN_NODES).fetchall():
             check_call(row)
             id, _, tree, parent, _, idles, *_ = row
             nodes.append(OpenNode(tree, id, parent, bool(idles), id in asking, wakes.get(id)))
@@ -387,7 +386,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
     def _highest(self, rows: sqlite3.Connection) -> tuple[int, int, int]:
         """Return the highest position, node id and tree number, those of deleted rows included."""
         _, seq, node, number = self._journal(rows)
-        for row in rows.execute(_NEWEST):
+        for row in rows.execute(_NEWEST).fetchall():
             check_call(row)
             id, _, _, _, _, _, source, inherited, *_ = row
             node = max(node, id, id + inherited if source else 0)
@@ -428,7 +427,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
 
     def inbox(self) -> list[Message]:
         with self._reader.snapshot() as rows:
-            return [self._message(*row) for row in rows.execute(_INBOX)]
+            return [self._message(*row) for row in rows.execute(_INBOX).fetchall()]
 
     def _message(self, id: int, stored: str | bytes, question: str | None, crc: int) -> Message:
         body = decode_text(stored)
@@ -538,7 +537,7 @@ def _has_log(path: str) -> bool:
 def _last(rows: sqlite3.Connection, trees: Sequence[int]) -> dict[int, float]:
     """Return the time of the last event of each of *trees* that has one."""
     found: dict[int, float] = {}
-    for row in rows.execute(_LAST, (json.dumps(trees),)):
+    for row in rows.execute(_LAST, (json.dumps(trees),)).fetchall():
         check_event(row)
         found[row[1]] = row[6]
     return found
