@@ -68,7 +68,7 @@ class Chromium:
         return self._browser
 
     def desk(self) -> BrowserContext:
-        """Return the context that most tests open their page in, one after another; nothing on them moves.
+        """Return the context of most pages, which are opened one after another without motion.
 
         Its empty page stays, and with it a process that need not be started for each test.
         """
