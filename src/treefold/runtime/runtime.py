@@ -48,6 +48,7 @@ from treefold.core.work_engine import Stop, WorkEngine
 from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.live_call import LiveCall
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.stack import stack_through
 from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.calls.ways_out import explain_outcome, failed_outside
 from treefold.runtime.context import Context
@@ -480,8 +481,6 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top-level one through node *id* to what it waits for now."""
-        from treefold.runtime.calls.stack import stack_through  # noqa: PLC0415 - seldom needed
-
         return stack_through(self._engine.find(id))
 
     # Pausing, resuming, forking

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from treefold.core.errors import InvalidValueError, NoModelError
+from treefold.core.model import Model
 
 _DEFAULT: Final = "default"
 
@@ -72,8 +73,4 @@ def _is_default(model_ref: Any) -> bool:
 
 
 def _is_model_ref(thing: object) -> bool:
-    if isinstance(thing, str):
-        return True
-    from treefold.core.model import Model  # noqa: PLC0415 - slow, and strings do not need it
-
-    return isinstance(thing, Model)
+    return isinstance(thing, str | Model)
