@@ -55,7 +55,7 @@ from treefold.core.guards import Guards
 from treefold.core.model_events import TextWasThinking
 from treefold.core.phases import Phase, PhaseKind, close_phase, end_person, open_phase
 from treefold.core.question import CANCEL, Answer, Question, QuestionKind, ends_pause
-from treefold.core.states import NodeState
+from treefold.core.states import PAUSED, RUNNING, WAITING
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage, added
 from treefold.core.views import NodeView
@@ -172,7 +172,7 @@ class CallRecord:
         self.inputs = requested.inputs
         self.edited = False  # whether the arguments are others than requested
         self.allowed = not requested.gated  # whether its gate, if any, has allowed it
-        self.state = NodeState.Waiting
+        self.state = WAITING
         self.status = _WAITS
         self.started: float | None = None
         self.forked: float | None = None  # when the fork was made in which it is open again
@@ -279,7 +279,7 @@ class CallRecord:
     # What each event changes
 
     def _start(self, event: CallStarted) -> None:
-        self.state, self.status, self.held_back = NodeState.Running, RUNS, ""
+        self.state, self.status, self.held_back = RUNNING, RUNS, ""
         self.foreign = False
         self.started = self.since = event.at
         self.deadline = event.deadline
@@ -309,14 +309,14 @@ class CallRecord:
         self.answers = [one for one in self.answers if one[0].kind is not QuestionKind.InDoubt]
 
     def _pause(self, event: CallPaused) -> None:
-        self.state, self.status = NodeState.Paused, event.reason
+        self.state, self.status = PAUSED, event.reason
         if self._is_asleep:
             open_phase(self._phases(), PhaseKind.Queued, event.at)
         else:
             self._wait_for_person(event.at)
 
     def _resume(self, event: CallResumed) -> None:
-        self.state, self.status = NodeState.Running, RUNS
+        self.state, self.status = RUNNING, RUNS
         close_phase(self._phases(), event.at)
         if not self.questions:
             end_person(self._phases(), event.at)
@@ -395,7 +395,7 @@ class CallRecord:
         self.since, self.deadline = at, None
         self.answers = [(q, a) for q, a in self.answers if not _is_over(q, a)]
         waits = self.started is None
-        self.state = NodeState.Waiting if waits else NodeState.Running
+        self.state = WAITING if waits else RUNNING
         self.status = _WAITS if waits else RUNS
 
     def _ask(self, event: QuestionAsked) -> None:
@@ -413,7 +413,7 @@ class CallRecord:
     def _settle(self, event: QuestionSettled) -> None:
         if self.questions is not None:
             self.questions.pop(event.id, None)
-            if not self.questions and self.state is not NodeState.Paused:
+            if not self.questions and self.state is not PAUSED:
                 end_person(self._phases(), event.at)
         if event.answer is not None and self.asked is not None and event.id in self.asked:
             question = self.asked[event.id]

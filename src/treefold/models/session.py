@@ -55,6 +55,7 @@ _SCHEMA_NOTICE: Final = (
 
 _RETRYING: Final = "%s failed (%s); retrying in %g s"
 _LONGEST: Final = 300  # characters of an error in the log
+_LONG_MESSAGE: Final = 20_000  # characters, which take about a millisecond
 _MAX_TICKS: Final = 10  # of the event loop, for an abandoned stream to be closed
 
 _log = logging.getLogger("treefold.models")
@@ -154,8 +155,9 @@ class WireSession(Session):
                     for event in decoder.end():
                         yield event
                     response = attempt.response()
-                    # Others run before the message is read, which takes as long as writing it.
-                    await asyncio.sleep(0)
+                    if response.message is not None and len(response.message) > _LONG_MESSAGE:
+                        # Others run before it is read, which takes as long as writing it.
+                        await asyncio.sleep(0)
                     break
                 except RequestError as failure:
                     error = self._endpoint.scrub(failure)

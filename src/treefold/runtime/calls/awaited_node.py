@@ -13,7 +13,7 @@ from treefold.core.address import address
 from treefold.core.errors import ClosedError, UsageError
 from treefold.core.function import RunContext
 from treefold.runtime.calls.recorded_node import RecordedNode
-from treefold.runtime.calls.stage import Stage
+from treefold.runtime.calls.stage import ENDED, Stage
 from treefold.runtime.loops.loop_handle import LoopHandle, settle, threadsafe_resolver
 from treefold.runtime.trees.tree import Tree
 
@@ -41,7 +41,7 @@ class AwaitedNode(RecordedNode):
     @property
     def has_ended(self) -> bool:
         """Whether its outcome can be seen, and its waiters have been woken."""
-        return self.stage is Stage.Ended
+        return self.stage is ENDED
 
     @abstractmethod
     def abandon(self, reason: str = ...) -> None:
@@ -49,7 +49,7 @@ class AwaitedNode(RecordedNode):
 
     def result(self, timeout: float | None = None) -> Any:
         self.asked_for = True
-        if self.stage is not Stage.Ended:
+        if self.stage is not ENDED:
             caller, is_caller = self._begin_wait()
             is_over = False
             try:
@@ -70,7 +70,7 @@ class AwaitedNode(RecordedNode):
 
     def __await__(self) -> Generator[Any, None, Any]:
         self.asked_for = True
-        if self.stage is not Stage.Ended:
+        if self.stage is not ENDED:
             caller, is_caller = self._begin_wait()
             if caller is not None:
                 caller.waiting_on = self
@@ -150,20 +150,20 @@ class AwaitedNode(RecordedNode):
 
     async def ended(self) -> None:
         """Wait until the call has ended, with whatever outcome."""
-        if self.stage is not Stage.Ended:
+        if self.stage is not ENDED:
             ended = self.loop_handle.loop.create_future()
             self.add_end_callback(partial(settle, ended))
             await ended
 
     def add_end_callback(self, wake: Wake) -> None:
         """Call *wake* on the loop when the call ends, or at once if it has ended."""
-        if self.stage is Stage.Ended:
+        if self.stage is ENDED:
             wake()
         else:
             self._waiters[wake] = False
 
     def _add_caller(self, wake: Wake) -> None:
-        if self.stage is Stage.Ended:
+        if self.stage is ENDED:
             wake()
         else:
             self._waiters[wake] = True

@@ -9,7 +9,7 @@ from treefold.core.states import NodeState
 from treefold.runtime.calls.awaited_node import AwaitedNode
 from treefold.runtime.calls.cancellation import Cancellation
 from treefold.runtime.calls.outcome import Outcome
-from treefold.runtime.calls.stage import Stage
+from treefold.runtime.calls.stage import ENDED, ENDING, JOINING, SCHEDULED
 
 # Asks the process that runs the node with this id to cancel it, for a reason.
 RemoteCancel = Callable[[int, str, StopCause], None]
@@ -41,7 +41,7 @@ class CancellableNode(AwaitedNode):
         """End a call whose task does not: it has none, or one that has not begun."""
 
     def cancel(self, reason: str = "cancelled") -> None:
-        if self.stage is not Stage.Ended:
+        if self.stage is not ENDED:
             self.loop_handle.run_soon(self._cancel_or_insist, reason)
 
     def _cancel_or_insist(self, reason: str) -> None:
@@ -54,7 +54,7 @@ class CancellableNode(AwaitedNode):
 
     def fail_with(self, error: BaseException, reason: str, cause: StopCause) -> None:
         """Cancel the call for this *reason*; it fails with *error* unless it had an outcome."""
-        if self.cancel_reason is None and self.stage < Stage.Joining:
+        if self.cancel_reason is None and self.stage < JOINING:
             self.cancellation.error = error
         self.cancel_on_loop(reason, cause=cause)
 
@@ -79,7 +79,7 @@ class CancellableNode(AwaitedNode):
         they clean up, unless *insist*. A call that has not ended after ``patience`` seconds is
         cancelled again.
         """
-        if self.stage is Stage.Ended or (self.cancel_reason is not None and not insist):
+        if self.stage is ENDED or (self.cancel_reason is not None and not insist):
             return
         if self.remote_cancel is not None:
             self._cancel_remotely(self.remote_cancel, reason, cause)
@@ -95,7 +95,7 @@ class CancellableNode(AwaitedNode):
         while stack:
             node, why = stack.pop()
             stage = node.stage
-            if stage is Stage.Ended or (node.cancel_reason is not None and not insist):
+            if stage is ENDED or (node.cancel_reason is not None and not insist):
                 continue
             if is_repeated and node._is_being_saved:
                 continue
@@ -108,7 +108,7 @@ class CancellableNode(AwaitedNode):
             stack.extend((child, below) for child in node.children)
             if node.task is not None:
                 node.task.cancel()
-            if node.task is None or stage is Stage.Scheduled:
+            if node.task is None or stage is SCHEDULED:
                 unrun.append(node)
         for node in reversed(unrun):
             node.end_unrun()
@@ -121,7 +121,7 @@ class CancellableNode(AwaitedNode):
         an outcome that is not saved yet.
         """
         journal = self.tree.journal
-        return self.stage is Stage.Ending and journal is not None and not journal.is_closed
+        return self.stage is ENDING and journal is not None and not journal.is_closed
 
     def _cancel_remotely(self, cancel: RemoteCancel, reason: str, cause: StopCause) -> None:
         """Ask the process that runs the call to cancel it; its end arrives like any other."""
@@ -140,7 +140,7 @@ class CancellableNode(AwaitedNode):
 
         ``asyncio.wait_for`` does on Python 3.11, if what it waits for is done at the same moment.
         """
-        over = self.stage is Stage.Ended or self.loop_handle.loop.is_closed()
+        over = self.stage is ENDED or self.loop_handle.loop.is_closed()
         patience, again = self.loop_handle.patience, self._cancel_again
         timer = None if over else self.loop_handle.call_later(patience, again)
         self.cancellation.repeat_at(timer)

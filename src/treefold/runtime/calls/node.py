@@ -34,14 +34,14 @@ from treefold.core.events import (
 )
 from treefold.core.function import Node, RunContext
 from treefold.core.record import CallRecord
-from treefold.core.states import NodeState
+from treefold.core.states import CANCELED, ERROR, NodeState
 from treefold.runtime.calls.awaited_node import Wake
 from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.cancellable_node import CancellableNode, RemoteCancel
 from treefold.runtime.calls.cancellation import Cancellation
 from treefold.runtime.calls.child_calls import ChildCalls
 from treefold.runtime.calls.outcome import Outcome, end_of, raised_in
-from treefold.runtime.calls.stage import Stage
+from treefold.runtime.calls.stage import ENDED, ENDING, REQUESTED, RESENDING, Stage
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.timers import AnyTimer
 from treefold.runtime.trees.bags import SessionBag
@@ -153,7 +153,7 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
             self.exception = raised_in(ended)
             self.asked_for = True  # in the earlier process
         # At last, because other threads may read the outcome of a call that has ended.
-        self.stage = Stage.Requested if ended is None else Stage.Ended
+        self.stage = REQUESTED if ended is None else ENDED
         if parent is not None:
             siblings = parent.calls
             siblings.nodes.append(self)
@@ -173,22 +173,22 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
         before = self.stage
         if stage not in before.next:
             raise IllegalTransitionError(f"{self!r} cannot go from {before.name} to {stage.name}")
-        if (stage is Stage.Ended or before is Stage.Ended) and self.parent is not None:
+        if (stage is ENDED or before is ENDED) and self.parent is not None:
             # Ctrl-C is delivered at calls: there is none here, so the number stays right.
             siblings = self.parent.child_calls
             assert siblings is not None  # this is one of them
-            siblings.running += -1 if stage is Stage.Ended else 1
+            siblings.running += -1 if stage is ENDED else 1
         self.stage = stage
 
     @property
     def is_concluded(self) -> bool:
         """Whether its outcome is decided; perhaps it has to be saved before it can be seen."""
-        return self.stage >= Stage.Ending
+        return self.stage >= ENDING
 
     @property
     def is_under_way(self) -> bool:
         """Whether it has been started by this process and has not ended."""
-        return Stage.Requested < self.stage < Stage.Ended
+        return REQUESTED < self.stage < ENDED
 
     @property
     def is_requesting(self) -> bool:
@@ -316,10 +316,10 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
 
     def end(self, outcome: Outcome) -> None:
         """End the call with *outcome*, unless its outcome was decided before; wake its waiters."""
-        if self.stage < Stage.Ending:
+        if self.stage < ENDING:
             self.tree.publish(self._conclude(outcome))
             self.settle()
-        elif self.stage is not Stage.Ended:  # otherwise it was ended early, by Ctrl-C
+        elif self.stage is not ENDED:  # otherwise it was ended early, by Ctrl-C
             self._show_outcome()
 
     def record_outcome(self, journal: Recorder, outcome: Outcome) -> None:
@@ -331,7 +331,7 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
             journal.record(self.tree.id, self._conclude(outcome))
         except TooLargeError as error:
             error.__cause__ = outcome[2]
-            journal.record(self.tree.id, self._conclude((NodeState.Error, None, error)))
+            journal.record(self.tree.id, self._conclude((ERROR, None, error)))
 
     async def end_saved(self, journal: Recorder) -> None:
         """End the call, and publish its outcome, when that is saved."""
@@ -340,15 +340,15 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
         except FencedError as error:
             self.end_fenced(error)
         finally:
-            if self.stage is not Stage.Ended:
+            if self.stage is not ENDED:
                 self._show_outcome()
 
     def end_fenced(self, error: FencedError) -> None:
         """End the call here: another process drives the journal, and decides its outcome."""
-        if self.stage is Stage.Ended:
+        if self.stage is ENDED:
             return
         waits = self.record.state is NodeState.Waiting
-        self._conclude((NodeState.Canceled if waits else NodeState.Error, None, error))
+        self._conclude((CANCELED if waits else ERROR, None, error))
         self._show_outcome()
 
     def _conclude(self, outcome: Outcome) -> CallEnded:
@@ -357,7 +357,7 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
         self.exception = error
         self._traceback = None if error is None else error.__traceback__
         self.conclusion = ended
-        self.advance(Stage.Ending)
+        self.advance(ENDING)
         return ended
 
     def _show_outcome(self) -> None:
@@ -369,10 +369,10 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
 
     def settle(self) -> None:
         """Mark the call as ended, release what it holds, and wake its waiters."""
-        self.advance(Stage.Ended)
+        self.advance(ENDED)
         self.task = None
         self.context = None  # breaks a reference cycle
-        if self.record.state is NodeState.Error and self.parent is not None:
+        if self.record.state is ERROR and self.parent is not None:
             self.parent.calls.failed += 1
         if self.tree.paused:
             self.tree.paused.discard(self)
@@ -390,7 +390,7 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
     def end_unrun(self) -> None:
         """End a call whose task does not: it has none, or one that has not begun."""
         self.waiting_on = None
-        if self.stage is Stage.Resending:
+        if self.stage is RESENDING:
             self.settle()
             return
         if self.parent is not None:
@@ -402,14 +402,14 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
         self.record_outcome(journal, outcome)
         self.board.forget_old(self.id)
         task = loop.create_task(self._end_last(journal), name=f"end of {self.function.name}")
-        if self.stage is Stage.Ending:  # the loop does not start tasks eagerly, or it waits
+        if self.stage is ENDING:  # the loop does not start tasks eagerly, or it waits
             self.task = task
 
     def end_if_never_begun(self, task: "asyncio.Task[None]") -> None:
         """End the call if its task was cancelled before its first line."""
-        if self.stage is Stage.Resending:
+        if self.stage is RESENDING:
             self.settle()
-        elif self.stage < Stage.Ending:
+        elif self.stage < ENDING:
             self.suspend_if_loop_ends()
             self.end(self.cancelled_outcome())
 
@@ -446,7 +446,7 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
                 self._run_again()
         elif not self.is_concluded:
             self.conclusion, self.exception = event, raised_in(event)
-            self.advance(Stage.Ending)
+            self.advance(ENDING)
             self.settle()
 
     def attach(self, request: CallRequest) -> None:
@@ -461,7 +461,7 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
             self.expect_again(child)
 
     def _run_again(self) -> None:
-        self.advance(Stage.Requested)
+        self.advance(REQUESTED)
         self.conclusion = self.exception = self._traceback = None
 
 
@@ -481,7 +481,7 @@ class CodeNode(CallNode):
 
 def report_if_unseen(node: CallNode) -> None:
     """Log that *node* failed if its result was never asked for, because now it cannot be."""
-    if node.state is NodeState.Error and node.exception is not None and not node.asked_for:
+    if node.state is ERROR and node.exception is not None and not node.asked_for:
         node.asked_for = True  # log it once
         failure = one_line(node.tree.as_written(str(Failure.of(node.exception))))
         log.warning("%s failed, and nobody asked for its result: %s", node, failure)

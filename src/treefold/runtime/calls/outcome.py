@@ -6,7 +6,7 @@ from typing import Any
 from treefold.core.events import CallEnded, Failure
 from treefold.core.record import CallRecord
 from treefold.core.restoring import exception_of
-from treefold.core.states import NodeState, check_transition
+from treefold.core.states import CANCELED, PAUSED, RUNNING, SUCCESS, NodeState, check_transition
 from treefold.runtime.calls.cancellation import Cancellation
 
 Outcome = tuple[NodeState, Any, BaseException | None]
@@ -21,16 +21,14 @@ def end_of(record: CallRecord, outcome: Outcome, cancellation: Cancellation | No
     state, value, error = outcome
     before = record.state
     # A call that asked a question may return without waiting for the answer.
-    if before is NodeState.Paused and state is NodeState.Success:
-        before = NodeState.Running
-    if before is not NodeState.Running:
+    if before is PAUSED and state is SUCCESS:
+        before = RUNNING
+    if before is not RUNNING:
         check_transition(before, state)
     failure, stop = None, None
     if error is not None:
         failure = Failure.of(error)
-        if cancellation is not None and (
-            state is NodeState.Canceled or error is cancellation.error
-        ):
+        if cancellation is not None and (state is CANCELED or error is cancellation.error):
             stop = cancellation.stop(record.path)
     return CallEnded(record.requested.node, state, time.time(), value, failure, stop)
 

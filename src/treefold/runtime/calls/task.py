@@ -17,22 +17,22 @@ from treefold.core.errors import RecursionDepthError
 from treefold.core.events import ArgumentsEdited, CallAllowed, CallStarted, StopCause
 from treefold.core.from_file import FromFile
 from treefold.core.function import RunContext
-from treefold.core.states import NodeState
+from treefold.core.states import ERROR, SUCCESS, WAITING
 from treefold.runtime.calls.child_calls import ChildCalls
 from treefold.runtime.calls.files import read_files
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.outcome import Outcome
-from treefold.runtime.calls.stage import Stage
+from treefold.runtime.calls.stage import ENDED, JOINING, REQUESTED, RESENDING, RUNNING, SCHEDULED
 from treefold.runtime.calls.time_limits import keep_limits, start_timers
 from treefold.runtime.trees.bags import SessionBag, close_all
 
 
 def start_task(node: CallNode, context: RunContext) -> None:
     """Start the task of a call, with a copy of the current context variables."""
-    if node.stage is Stage.Requested:
-        node.advance(Stage.Scheduled)
+    if node.stage is REQUESTED:
+        node.advance(SCHEDULED)
         work = run_call(node, context)
-    elif node.stage is Stage.Resending:
+    elif node.stage is RESENDING:
         work = _send_again(node)
     else:
         return  # it was cancelled before
@@ -52,7 +52,7 @@ async def _send_again(node: CallNode) -> None:
             if node.request.sink is not None:
                 await node.request.sink(value)
     finally:
-        if node.stage is Stage.Resending:
+        if node.stage is RESENDING:
             node.settle()
 
 
@@ -62,7 +62,7 @@ async def run_call(node: CallNode, context: RunContext) -> None:
     try:
         is_resumed = not _begin(node, context)
         try:
-            outcome = NodeState.Success, await _work(node, context, is_resumed=is_resumed), None
+            outcome = SUCCESS, await _work(node, context, is_resumed=is_resumed), None
         except asyncio.CancelledError:
             node.suspend_if_loop_ends()
             outcome = node.cancelled_outcome()
@@ -70,10 +70,10 @@ async def run_call(node: CallNode, context: RunContext) -> None:
             if _ends_the_loop(node, error):
                 raise
             # Whatever else a function raises is the outcome of the call.
-            outcome = NodeState.Error, None, error
+            outcome = ERROR, None, error
         tree = node.tree
         if node.child_calls is not None or tree.deps is not None:
-            node.advance(Stage.Joining)
+            node.advance(JOINING)
             await _join(node, outcome)
         elif node.timers:
             node.stop_timers()
@@ -97,8 +97,8 @@ def _begin(node: CallNode, context: RunContext) -> bool:
         node.task = asyncio.current_task()
     else:
         node.task.remove_done_callback(node.end_if_never_begun)
-    node.advance(Stage.Running)
-    if node.record.state is not NodeState.Waiting:
+    node.advance(RUNNING)
+    if node.record.state is not WAITING:
         return False
     now, timeout = time.time(), node.request.timeout
     deadline, gated = None if timeout is None else now + timeout, node.request.gate is not None
@@ -162,7 +162,7 @@ def _check_depth(node: CallNode) -> None:
 async def _join(node: CallNode, outcome: Outcome) -> None:
     """Wait for the children, stop the timers, and close the dependencies of a tree that ends."""
     if node.child_calls is not None:
-        cancels = outcome[0] is not NodeState.Success
+        cancels = outcome[0] is not SUCCESS
         await _children_ended(node, node.child_calls, cancel=cancels)
     if node.timers:
         node.stop_timers()
@@ -227,9 +227,9 @@ def _interrupt(node: CallNode, error: KeyboardInterrupt) -> None:
     if (task := asyncio.current_task()) is not None:
         # Retrieve the exception: asyncio would log that it was never retrieved.
         task.add_done_callback(lambda task: task.exception())
-    if node.stage is Stage.Ended:
+    if node.stage is ENDED:
         node.wake()
-    elif node.record.state is NodeState.Waiting:
+    elif node.record.state is WAITING:
         node.end(node.cancelled_outcome())
     else:
-        node.end((NodeState.Error, None, error))
+        node.end((ERROR, None, error))
