@@ -107,7 +107,7 @@ class Calls:
             # The agent gave up; all calls that it asked for have been made.
             if failure is not None and failure in self._conversation.resignations:
                 raise failure
-        check_resigned(self._ctx, self._conversation)
+        raise_if_resigned(self._ctx, self._conversation)
         if (returned := _returned(made)) is not None:
             return returned.outputs, ()
         return None, self.results
@@ -234,7 +234,7 @@ def _returned(made: Sequence[MadeCall]) -> Node | None:
     return None
 
 
-def check_resigned(ctx: RunContext, conversation: AgentConversation) -> None:
+def raise_if_resigned(ctx: RunContext, conversation: AgentConversation) -> None:
     """Raise the exception that a function posted without raising it, if any."""
     for error in conversation.resignations:
         error.locate(ctx.frames())

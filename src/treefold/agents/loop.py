@@ -7,7 +7,7 @@ decisions that differ between an agent and a turn of a chat; a listener is notif
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from treefold.agents.calls import check_resigned
+from treefold.agents.calls import raise_if_resigned
 from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.conversation import AgentConversation, Inputs
@@ -31,7 +31,8 @@ from treefold.core.question import QuestionKey
 class Policy(Protocol):
     """Decides how a loop continues.
 
-    ``answer`` and ``follow`` return an answer, which ends the loop, or the inputs to send next.
+    ``answer`` and ``follow`` return an answer and the inputs of the next request. The loop ends
+    with the answer, which may be None, if there are no inputs.
     """
 
     def answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
@@ -43,7 +44,11 @@ class Policy(Protocol):
         ...
 
     async def before_end(self, answer: Any) -> Inputs:
-        """Return the inputs to send instead of ending with *answer*, if any."""
+        """Return the inputs to send instead of ending with *answer*, if any.
+
+        They include the results of the last calls, if that response asked for any. It is not asked
+        after the last request that the loop may make.
+        """
         ...
 
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
@@ -90,10 +95,11 @@ class Loop:
         self._is_over_budget = False
 
     async def run(self, inputs: Inputs, max_steps: int) -> Any:
-        """Send *inputs* and return the answer, after at most *max_steps* requests.
+        """Send *inputs* and return the answer, after at most *max_steps* responses.
 
-        If the prior conversation ends with a response that has not been acted on, the loop begins
-        with that one, and without *inputs*.
+        Those of an earlier process, and of a call that this one continues, count. If the prior
+        conversation ends with a response that has not been acted on, the loop begins with that one,
+        and without *inputs*.
 
         Raises:
             AgentException: the agent gave up.
@@ -103,8 +109,10 @@ class Loop:
         conversation, policy = self._conversation, self._policy
         unhandled = conversation.prior.response
         for step in range(conversation.responses - bool(unhandled), max_steps):
-            response, unhandled = unhandled or await self._request(inputs), None
+            response = unhandled or await self._request(inputs)
+            unhandled = None
             if response.exchange.finish is Finish.PAUSED:
+                # The provider wants to be asked again to go on, with nothing added in between.
                 inputs = ()
                 continue
             if conversation.pending:
@@ -112,7 +120,7 @@ class Loop:
             else:
                 answer, inputs = policy.answer(response)
             if not inputs:
-                check_resigned(self._ctx, conversation)
+                raise_if_resigned(self._ctx, conversation)
                 # An agent that has an answer should not fail for want of steps.
                 if step + 1 < max_steps:
                     inputs = await policy.before_end(answer)
@@ -143,6 +151,7 @@ class Loop:
                 inputs = self._policy.after_budget(exceeded, inputs)
                 self._is_over_budget = True
             except ModelProviderException as error:
+                # It has failed for good, after all tries: a person or another model may help.
                 error.locate(self._ctx.frames())
                 if not conversation.pauses_on_provider_failure:
                     raise
@@ -151,6 +160,7 @@ class Loop:
             except (CallError, StoreError):
                 raise
             except Exception as error:  # noqa: BLE001 - raised as a fault of the provider
+                # A fault of the program, or of a model of its own: the same request fails again.
                 raise provider_fault(self._ctx, self._model, error) from _cause(error)
 
 

@@ -9,6 +9,7 @@ from treefold.cli.journal import node_id, observe
 from treefold.cli.options import command, node_argument, store_option, wait_option
 from treefold.cli.runtime_options import read_budget
 from treefold.core.address import address
+from treefold.core.errors import UsageError
 from treefold.core.function import Node
 from treefold.runtime.observe.observer import is_paused
 from treefold.runtime.runtime import Runtime
@@ -56,6 +57,8 @@ def resume(
                 return f"{name} resumes as {address(observer.get_view(new).path)}"
 
             def lifted() -> str | None:
+                if (why := observer.refusal(id)) is not None:
+                    raise UsageError(why)
                 now = observer.get_view(id)
                 paused = is_paused(now, is_short=budget is not None)
                 held = paused or now.held_back or not observer.is_driven

@@ -59,11 +59,22 @@ class PauseCall(Fact, frozen=True, tag_field="do", tag="pause"):
 
 
 class ResumeCall(Fact, frozen=True, tag_field="do", tag="resume"):
-    """Resume what is paused in a call, or a tree that failed or is held back."""
+    """Resume what is paused in a call, or a tree that failed or is held back.
+
+    What is meant depends on what the sender saw. Without *ended*, a call that has ended meanwhile
+    stays as it is: a pause, a resume and a cancellation that arrive together must not end in a fork
+    that does the work once more.
+    """
 
     node: int
     budget: Budget | None = None
     without: Names = ()  # guards that a person leaves off
+    ended: bool = False  # the sender saw that it had ended: it is to continue in a fork
+
+    @property
+    def key(self) -> str:
+        """What a refusal names it by."""
+        return f"#resume {self.node}"
 
 
 class ForkTree(Fact, frozen=True, tag_field="do", tag="fork"):

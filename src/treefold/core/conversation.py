@@ -78,7 +78,8 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
     def adopt(self, model: Model) -> Model:
         """Make *model* the default of agents below; return the model that answers in its place.
 
-        That is *model* itself, except in a replay.
+        That is *model* itself, except in a replay. Only chats use this: the model of an agent is
+        found by its own name, and not the default of others.
         """
         ...
 
@@ -96,7 +97,7 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
 
     @property
     def decisions(self) -> Mapping[tuple[str, str], str]:
-        """What decision hooks have had the model told instead, by the hook and a key."""
+        """What decision hooks have had the model told instead; see ``HookDecided`` for the keys."""
         ...
 
     def note_decision(self, hook: str, key: str, text: str) -> None:
@@ -125,7 +126,10 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         ...
 
     def made_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
-        """Return the arguments of a call that an earlier process was allowed to make, or None."""
+        """Return the arguments of a call that an earlier process was allowed to make, or None.
+
+        The call is one of the last response, as is that of ``edited_args``.
+        """
         ...
 
     def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
@@ -171,7 +175,8 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
     ) -> None:
         """Open the conversation with *model*, or open it again; it continues what was said.
 
-        Requests begin with response *since* (``Window``); None leaves them as they were.
+        Requests begin with response *since*, or with an earlier one if no request can begin there
+        (``Window.of``); None leaves them as they were.
         """
         ...
 
@@ -215,9 +220,12 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         ...
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
-        """Record a response that was cut off after *text* as if it were complete."""
+        """Record a response that was cut off after *text* as if it were complete.
+
+        For chats, whose turn ends with it: a resumed loop takes it for the answer.
+        """
         ...
 
     def finish(self) -> None:
-        """Note that the agent has its answer: later runs choose their caching from past runs."""
+        """Note that the agent has its answer: later runs choose their caching by its statistics."""
         ...

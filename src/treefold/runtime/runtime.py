@@ -394,8 +394,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 self.cancel(node, reason)
             case PauseCall(node, reason):
                 self.pause(node, reason)
-            case ResumeCall(node, budget, without):
-                self._resume(self._engine.find(node), budget, without)
+            case ResumeCall(node, budget, without, ended):
+                found = self._engine.find(node)
+                if found.has_ended and not ended:
+                    raise UsageError(
+                        f"{found!r} has ended since it was to be resumed; resume it again to"
+                        " continue it in a fork"
+                    )
+                self._resume(found, budget, without)
             case ForkTree(node, key, at, edit, without):
                 self._fork(node, at, edit_of(edit), key, without)
 

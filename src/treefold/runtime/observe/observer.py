@@ -274,18 +274,26 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         said = text if questions[id].form is None else answer.text
         command = AnswerQuestion(id, said, None if args is None else {**args})
         body = write_command(command, "what is in an answer")
-        # A refusal is broadcast, and some stores keep broadcasts only while there is a reader.
-        self._refusals_read, _ = self._store.read_broadcasts(self._refusals_read)
+        self._note_refusals()
         if not self._store.post(body, question=id):
             raise UnknownQuestionError(f"question {id!r} has been answered already")
 
-    def refusal(self, id: str) -> str | None:
+    def refusal(self, id: str | int) -> str | None:
         """Return why the program refused the last answer to a question that was posted here.
 
-        It knows more than the form of the question says. None if it did not, or not yet.
+        It knows more than the form of the question says. With the id of a node: why the last resume
+        of it was refused. None if it was not, or not yet.
         """
         _, lines = self._store.read_broadcasts(self._refusals_read)
-        return refusals_in(lines).get(AnswerQuestion(id, "").key)
+        command = AnswerQuestion(id, "") if isinstance(id, str) else ResumeCall(id)
+        return refusals_in(lines).get(command.key)
+
+    def _note_refusals(self) -> None:
+        """Note which refusals are of earlier commands.
+
+        They are broadcast, and some stores keep broadcasts only while there is a reader.
+        """
+        self._refusals_read, _ = self._store.read_broadcasts(self._refusals_read)
 
     def cancel(self, id: int, reason: str = "cancelled") -> None:
         """Ask the driver to cancel the node with this id, and all below it.
@@ -334,7 +342,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             without or _may_resume(view, is_short=budget is not None) or self._is_pause_posted()
         ):
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
-        self._post(ResumeCall(id, budget, tuple(without)))
+        self._note_refusals()
+        self._post(ResumeCall(id, budget, tuple(without), ended=view.state.final))
 
     def newest(self, tree: int) -> int:
         """Return the tree that continues the failed *tree*, or the one that continues that, ..."""
