@@ -138,6 +138,34 @@ async def test_a_history_may_be_given_as_messages(protocol: Protocol):
     assert written(client.history) == [*said, Assistant("Yes.")]
 
 
+async def test_results_may_stand_in_the_message_that_asks_for_them(protocol: Protocol):
+    given: list[Any] = [
+        UserMessage("25 + 17, and 1 + 2?"),
+        AssistantMessage([
+            TextBlock("Let me see."),
+            ToolUseBlock("a", "add", {"a": 25, "b": 17}),
+            ToolUseBlock("b", "add", {"a": 1, "b": 2}),
+            ToolResultBlock("a", {"sum": 42}),
+            ToolResultBlock("b", "3"),
+            TextBlock("42 and 3."),
+        ]),
+    ]
+    async with (
+        serving(protocol.text("Yes."), protocol=protocol) as server,
+        Client(options(server, protocol, tools=[add])) as client,
+    ):
+        client.message_history = given
+        await asked(client, "Sure?")
+    assert told(server.requests[0], protocol) == [
+        User("25 + 17, and 1 + 2?"),
+        Assistant("Let me see.", (call("a", "add", a=25, b=17), call("b", "add", a=1, b=2))),
+        Result("a", {"sum": 42}),
+        Result("b", 3),
+        Assistant("42 and 3."),
+        User("Sure?"),
+    ]
+
+
 async def test_messages_of_one_client_can_be_given_to_another(protocol: Protocol):
     script = [protocol.text("Hello, ", "Ada."), protocol.text("Ada.")]
     async with serving(*script, protocol=protocol) as server:
