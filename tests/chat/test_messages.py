@@ -166,6 +166,32 @@ async def test_results_may_stand_in_the_message_that_asks_for_them(protocol: Pro
     ]
 
 
+async def test_of_a_message_that_is_given_only_texts_calls_and_results_are_sent(protocol: Protocol):
+    thought = ThinkingBlock("Let me see.", "U0lHTkVE")
+    given: list[Any] = [
+        SystemMessage("Be kind."),
+        UserMessage("25 + 17?"),
+        AssistantMessage([thought, ToolUseError("Invalid JSON", "{"), TextBlock("42.")]),
+    ]
+    async with (
+        serving(protocol.text("Yes."), protocol=protocol) as server,
+        Client(options(server, protocol, system_prompt="")) as client,
+    ):
+        client.message_history = given
+        await asked(client, "Sure?")
+        assert client.messages == [
+            given[0],
+            given[1],
+            AssistantMessage([TextBlock("42.")]),
+            UserMessage("Sure?"),
+            AssistantMessage([TextBlock("Yes.")]),
+        ]
+    body = server.requests[0].body
+    assert b"Be kind." in body
+    assert b"Let me see." not in body
+    assert b"Invalid JSON" not in body
+
+
 async def test_messages_of_one_client_can_be_given_to_another(protocol: Protocol):
     script = [protocol.text("Hello, ", "Ada."), protocol.text("Ada.")]
     async with serving(*script, protocol=protocol) as server:
