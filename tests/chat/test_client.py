@@ -209,8 +209,9 @@ async def test_there_is_nothing_to_continue_before_anything_was_asked_for():
         with pytest.raises(ValueError, match=ANY_WORDS):
             await client.query("")
         await asked(client, "Hi")
-        with pytest.raises(ValueError, match=ANY_WORDS):
-            await client.query("")
+        for nothing in ("", " \n"):
+            with pytest.raises(ValueError, match="there is nothing to send"):
+                await client.query(nothing)
     assert len(server.requests) == 1
 
 
@@ -329,6 +330,19 @@ async def test_a_refused_connection_is_reported_at_once(host: str):
     assert isinstance(caught.value, ModelProviderException)
     assert caught.value.attempts == 1
     assert address in str(caught.value)
+
+
+@pytest.mark.parametrize(("if_refused", "attempts"), [(True, 3), (False, 1)])
+async def test_the_options_say_whether_a_refused_connection_is_tried_again(
+    attempts: int, *, if_refused: bool
+):
+    async with serving() as server:
+        given = options(server, retry=Retry([0, 0], if_refused=if_refused))
+    async with asyncio.timeout(60), Client(given) as client:
+        with pytest.raises(openai.APIConnectionError) as caught:
+            await client.query("Hi")
+    assert isinstance(caught.value, ModelProviderException)
+    assert caught.value.attempts == attempts
 
 
 async def test_a_server_that_is_not_there_is_a_failure_of_the_provider():

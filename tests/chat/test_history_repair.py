@@ -7,6 +7,7 @@ import pytest
 from chat_helpers import (
     ANTHROPIC,
     OPENAI,
+    SYSTEM,
     Assistant,
     User,
     add,
@@ -19,6 +20,7 @@ from treefold import Client
 from treefold.chat.history import ChatHistory
 from treefold.core.errors import InvalidValueError
 from wire import anthropic_wire, openai_wire
+from wire.protocols import Protocol
 
 
 async def test_what_was_said_of_an_unusable_call_goes_with_the_question_that_led_to_it():
@@ -49,6 +51,58 @@ async def test_a_response_that_came_in_two_parts_may_be_cut_between_them():
         Assistant("one"),
         User("Go on."),
     ]
+
+
+QUESTION = {"role": "user", "content": "1 + 2?"}
+RESULT = {"role": "tool", "tool_call_id": "a", "name": "add", "content": "3"}
+ANSWER = {"role": "assistant", "content": "It is 3."}
+KIND = {"role": "system", "content": "Be kind."}
+PLEASE = {"role": "user", "content": "Please."}
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [RESULT],
+        [ANSWER, RESULT],
+        [QUESTION, RESULT, PLEASE],
+        [QUESTION, {"role": "assistant", "content": ""}],
+        [{"role": "user", "content": [{"type": "text", "text": "1 + 2?"}]}],
+        [KIND, QUESTION],
+        [QUESTION, KIND],
+        [QUESTION, KIND, PLEASE],
+        [QUESTION, ANSWER, KIND, PLEASE, KIND],
+    ],
+    ids=lambda history: " ".join(message["role"] for message in history),
+)
+async def test_the_history_stays_as_it_was_written_however_it_is_repaired_when_it_is_sent(
+    protocol: Protocol, history: list[dict[str, Any]]
+):
+    async with (
+        serving(protocol.text("ok"), protocol=protocol) as server,
+        Client(options(server, protocol, tools=[add])) as client,
+    ):
+        client.message_history = history
+        await asked(client, "Well?")
+        assert client.history == [
+            *history,
+            {"role": "user", "content": "Well?"},
+            {"role": "assistant", "content": "ok"},
+        ]
+
+
+async def test_a_message_of_the_system_is_sent_wherever_it_is_and_after_a_change_too():
+    script = [openai_wire.text(text) for text in ("one", "two", "three")]
+    async with serving(*script) as server, Client(options(server)) as client:
+        client.message_history = [QUESTION, KIND, PLEASE]
+        await asked(client, "Well?")
+        await asked(client, "And?")
+        client.message_history[-1]["content"] = "changed"
+        await asked(client, "So?")
+        assert client.message_history[1] == KIND
+    system = {"role": "system", "content": f"{SYSTEM}\n\nBe kind."}
+    asking = {"role": "user", "content": "1 + 2?\n\nPlease.\n\nWell?"}
+    assert [request.json["messages"][:2] for request in server.requests] == [[system, asking]] * 3
 
 
 @pytest.mark.parametrize(

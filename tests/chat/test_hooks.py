@@ -190,18 +190,33 @@ async def test_a_blocked_call_raises_and_the_model_is_told_with_the_next_prompt(
     assert files == []
 
 
-async def test_calls_before_a_blocked_one_are_handed_out_and_made():
+@MODES
+async def test_calls_before_a_blocked_one_are_handed_out_and_made(*, auto: bool):
     script = [OPENAI.calls(writing("a", "/tmp/y"), writing("b", "/etc/passwd"))]
     async with (
         serving(*script) as server,
-        Client(hooked(server, pre=[security_gate])) as client,
+        Client(hooked(server, auto=auto, pre=[security_gate])) as client,
     ):
         await client.query("Write.")
         found, error = await until_failure(client)
     made = {"path": "/tmp/y", "content": "x"}
     assert found == [ToolUseBlock("a", "file_writer", made)]
     assert str(error) == "Tool use blocked: Cannot write to system path"
-    assert files == [made]
+    assert files == ([made] if auto else [])
+
+
+async def test_a_hook_that_gives_no_reason_is_quoted_as_a_hook():
+    async def forbid(event: Any) -> HookDecision:
+        return HookDecision(continue_=False)
+
+    async with serving(OPENAI.calls(adding("a"))) as server:
+        async with Client(hooked(server, pre=[forbid])) as client:
+            await client.query("25 + 17?")
+            _, error = await until_failure(client)
+        async with Client(hooked(server, prompt=[forbid])) as client:
+            with pytest.raises(RuntimeError, match="^Prompt blocked: a hook forbade it$"):
+                await client.query("25 + 17?")
+    assert str(error) == "Tool use blocked: a hook forbade it"
 
 
 @MODES

@@ -138,6 +138,60 @@ async def test_a_history_may_be_given_as_messages(protocol: Protocol):
     assert written(client.history) == [*said, Assistant("Yes.")]
 
 
+async def test_results_may_stand_in_the_message_that_asks_for_them(protocol: Protocol):
+    given: list[Any] = [
+        UserMessage("25 + 17, and 1 + 2?"),
+        AssistantMessage([
+            TextBlock("Let me see."),
+            ToolUseBlock("a", "add", {"a": 25, "b": 17}),
+            ToolUseBlock("b", "add", {"a": 1, "b": 2}),
+            ToolResultBlock("a", {"sum": 42}),
+            ToolResultBlock("b", "3"),
+            TextBlock("42 and 3."),
+        ]),
+    ]
+    async with (
+        serving(protocol.text("Yes."), protocol=protocol) as server,
+        Client(options(server, protocol, tools=[add])) as client,
+    ):
+        client.message_history = given
+        await asked(client, "Sure?")
+    assert told(server.requests[0], protocol) == [
+        User("25 + 17, and 1 + 2?"),
+        Assistant("Let me see.", (call("a", "add", a=25, b=17), call("b", "add", a=1, b=2))),
+        Result("a", {"sum": 42}),
+        Result("b", 3),
+        Assistant("42 and 3."),
+        User("Sure?"),
+    ]
+
+
+async def test_of_a_message_that_is_given_only_texts_calls_and_results_are_sent(protocol: Protocol):
+    thought = ThinkingBlock("Let me see.", "U0lHTkVE")
+    given: list[Any] = [
+        SystemMessage("Be kind."),
+        UserMessage("25 + 17?"),
+        AssistantMessage([thought, ToolUseError("Invalid JSON", "{"), TextBlock("42.")]),
+    ]
+    async with (
+        serving(protocol.text("Yes."), protocol=protocol) as server,
+        Client(options(server, protocol, system_prompt="")) as client,
+    ):
+        client.message_history = given
+        await asked(client, "Sure?")
+        assert client.messages == [
+            given[0],
+            given[1],
+            AssistantMessage([TextBlock("42.")]),
+            UserMessage("Sure?"),
+            AssistantMessage([TextBlock("Yes.")]),
+        ]
+    body = server.requests[0].body
+    assert b"Be kind." in body
+    assert b"Let me see." not in body
+    assert b"Invalid JSON" not in body
+
+
 async def test_messages_of_one_client_can_be_given_to_another(protocol: Protocol):
     script = [protocol.text("Hello, ", "Ada."), protocol.text("Ada.")]
     async with serving(*script, protocol=protocol) as server:

@@ -56,11 +56,19 @@ def test_options_are_a_plain_mutable_dataclass_that_shares_nothing():
     one.temperature = 0.1
     assert (two.tools, two.temperature) == ([], 0.7)
     assert replace(one, model="qwen3").model == "qwen3"
-    assert [field.name for field in fields(AgentOptions)][:4] == [
+    assert [field.name for field in fields(AgentOptions)][:12] == [
         "system_prompt",
         "model",
         "base_url",
         "tools",
+        "auto_execute_tools",
+        "max_tool_iterations",
+        "max_turns",
+        "max_tokens",
+        "temperature",
+        "timeout",
+        "api_key",
+        "hooks",
     ]
 
 

@@ -29,6 +29,7 @@ from treefold import (
     ResultMessage,
     TextBlock,
     ToolUseBlock,
+    ToolUseError,
     query,
 )
 from treefold.models import Retry
@@ -133,6 +134,13 @@ async def test_tools_are_sent_in_the_format_of_openai():
             },
         }
     ]
+
+
+async def test_a_call_that_cannot_be_parsed_is_a_message_of_its_own_too():
+    async with serving(OPENAI.calls(("c1", "add", "[25, 17]"))) as server:
+        found = await messages("Add", options(server, tools=[add]))
+    error = "Invalid JSON: an object is needed, not a list"
+    assert found == blocks(ToolUseError(error, raw_data="[25, 17]"))
 
 
 async def test_calls_are_only_told_of_unless_they_are_to_be_made():

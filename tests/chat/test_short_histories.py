@@ -1,5 +1,6 @@
 """Keeping a conversation short: by hand, and never silently."""
 
+import asyncio
 import sys
 from copy import deepcopy
 from pathlib import Path
@@ -24,6 +25,7 @@ from chat_helpers import (
     written,
 )
 from treefold import Client, compact_messages, estimate_tokens, truncate_messages
+from wire import Stall, stream
 from wire.protocols import Protocol
 
 SYSTEM_MESSAGE = {"role": "system", "content": "You are helpful"}
@@ -184,6 +186,23 @@ async def test_a_history_can_be_cut_at_natural_breakpoints(protocol: Protocol):
         User("task 3"),
     ]
     assert written(client.history) == [User("task 3"), Assistant("answer 3")]
+
+
+async def test_a_history_can_be_cut_before_anybody_has_read_the_answer(protocol: Protocol):
+    silent = stream(Stall())
+    async with (
+        serving(silent, silent, silent, protocol.text("Done."), protocol=protocol) as server,
+        Client(options(server, protocol)) as client,
+        asyncio.timeout(60),
+    ):
+        for number in range(3):
+            await client.query(f"task {number}")
+            client.message_history = truncate_messages(client.history, keep=2)
+        assert text_of(await asked(client, "task 3")) == "Done."
+        tasks = [User("task 1"), User("task 2"), User("task 3")]
+        assert written(client.history) == [*tasks, Assistant("Done.")]
+    said = [one for one in told(server.requests[3], protocol) if isinstance(one, User)]
+    assert "\n\n".join(one.text for one in said) == "task 1\n\ntask 2\n\ntask 3"
 
 
 async def test_a_budget_of_tokens_can_be_watched():

@@ -24,7 +24,8 @@ class TextBlock:
 class ThinkingBlock:
     """A piece of the model's thinking.
 
-    ``signature`` is for histories that are written by hand; streamed blocks have none.
+    Streamed blocks have no ``signature``: a client keeps the signatures itself and sends them back.
+    Thinking in a message that is given to ``message_history`` is not sent.
 
     Some servers do not mark where thinking begins. When its end arrives, the text that was streamed
     as TextBlocks since the request turns out to be thinking. It is then streamed again, as one

@@ -247,17 +247,11 @@ class ChatHistory:
     ) -> None:
         new = messages_of(parts, self.asked)
         shown = self._last_seen[self._settled :]
-        sent = [message for message in new if message["role"] != "assistant"]
-        if new[: len(sent)] == sent and _merged(sent) == _merged(shown):
-            # Some protocols join consecutive texts; the history shows them as they were given.
-            new = [*shown, *new[len(sent) :]]
-        if new[: len(shown)] == shown:
-            self.messages += deepcopy(new[len(shown) :])
-        elif self.messages == self._last_seen:
-            self.messages[self._settled :] = deepcopy(new)
-        else:
-            # The messages are being edited: add the response only, and repair them later.
-            self.messages += deepcopy([m for m in new if m["role"] == "assistant"])
+        if new[: len(shown)] != shown:
+            # What was sent can be a repaired form of what the program wrote; the history is not
+            # changed by that. Some protocols join consecutive texts, too.
+            new = [*shown, *(message for message in new if message["role"] == "assistant")]
+        self.messages += deepcopy(new[len(shown) :])
         del self._last_seen[self._settled :]
         self._results, self._texts, self._sent_at = {}, [], None
         self._settle(new, exchange, asked, show=False)
@@ -284,18 +278,6 @@ class ChatHistory:
     def _show(self, messages: list[Message]) -> None:
         self._last_seen += messages
         self.messages += deepcopy(messages)
-
-
-def _merged(messages: Sequence[Message]) -> list[Message]:
-    """Return *messages* with consecutive user messages joined into one."""
-    found: list[Message] = []
-    for message in messages:
-        last = found[-1] if found else {"role": None}
-        if message["role"] == last["role"] == "user":
-            found[-1] = last | {"content": f"{last['content']}\n\n{message['content']}"}
-        else:
-            found.append(message)
-    return found
 
 
 def _replace_arguments(messages: Sequence[Any], id: str, arguments: str) -> None:

@@ -20,6 +20,7 @@ from treefold.core.usage import TokenUsage
 from treefold.models.translation import missing_result, result_text
 
 _LEFT_OUT: Final = "[A message was left out here.]"
+_SYSTEM: Final = frozenset({"system", "developer"})  # roles
 _INVALID: Final = re.compile(r"[^a-zA-Z0-9_-]")  # characters that no function name has
 _LONGEST_NAME: Final = 64
 
@@ -57,7 +58,8 @@ class RepairedHistory:
         results: the results of calls that have not been sent, by the id of the call.
         texts: the user's texts that have not been sent.
         system: the texts of system messages.
-        unsettled: the number of messages after the last segment, without system messages.
+        unsettled: the number of messages from the first that is still to be sent; system messages
+            before it do not count.
     """
 
     segments: list[Segment] = field(default_factory=list[Segment])
@@ -82,7 +84,7 @@ def repair(messages: Sequence[Message], known: Sequence[Segment]) -> RepairedHis
             at += 1
         else:
             at += len(segment.messages)
-    return repairer.end()
+    return repairer.repaired
 
 
 class _Repairer:
@@ -108,6 +110,7 @@ class _Repairer:
             segment = self._known[index]
             if list(segment.messages) == list(messages[at : at + len(segment.messages)]):
                 self.repaired.segments.append(segment)
+                self.repaired.system += _system_texts(segment.messages)
                 self._last, self._asked = index, segment.asked
                 return segment
         return None
@@ -132,11 +135,13 @@ class _Repairer:
     def add(self, message: Message) -> None:
         """Add one message that is in no known segment."""
         role, text = _role(message), text_of(message)
-        if role in {"system", "developer"}:
-            if text.strip():
-                self.repaired.system.append(text)
+        if role in _SYSTEM:
+            self.repaired.system += _system_texts([message])
+            # It stands between messages that are still to be sent, or before all of them.
+            self.repaired.unsettled += bool(self._open)
             return
         self._open.append(message)
+        self.repaired.unsettled += 1
         match role:
             case "user":
                 if text.strip():
@@ -145,11 +150,6 @@ class _Repairer:
                 self._add_result(message, text)
             case _:
                 self._add_response(text, _calls(message))
-
-    def end(self) -> RepairedHistory:
-        """Return the repaired history."""
-        self.repaired.unsettled = len(self._open)
-        return self.repaired
 
     def _add_result(self, message: Message, text: str) -> None:
         id = str(message.get("tool_call_id"))
@@ -183,7 +183,7 @@ class _Repairer:
         )
         asked = tuple(ToolUse(call["id"], call["function"]["name"]) for call in calls)
         self.repaired.segments.append(Segment(tuple(self._open), (exchange,), asked))
-        self.repaired.results, self.repaired.texts = {}, []
+        self.repaired.results, self.repaired.texts, self.repaired.unsettled = {}, [], 0
         self._last, self._open, self._asked = None, [], asked
 
 
@@ -191,9 +191,14 @@ def _key(message: Message) -> str:
     return f"{message.get('role')}:{message.get('content')}:{message.get('tool_call_id')}"
 
 
+def _system_texts(messages: Sequence[Message]) -> list[str]:
+    texts = [text_of(message) for message in messages if message.get("role") in _SYSTEM]
+    return [text for text in texts if text.strip()]
+
+
 def _role(message: Message) -> str:
     role = message.get("role")
-    if role not in {"user", "assistant", "tool", "system", "developer"}:
+    if role not in {"user", "assistant", "tool", *_SYSTEM}:
         raise InvalidValueError(
             f"a message in the history has the role {role!r}; roles are user, assistant, tool and"
             " system"

@@ -67,7 +67,7 @@ def plain(message: object) -> list[Message]:
         case UserMessage():
             return [_user_message(block) for block in message.content]
         case AssistantMessage():
-            return [_assistant_message(message)]
+            return _assistant_messages(message.content)
         case _:
             raise InvalidValueError(
                 "a history is made of messages, {'role': ..., 'content': ...} or UserMessage(...)"
@@ -80,15 +80,36 @@ def _user_message(block: object) -> Message:
         case TextBlock():
             return {"role": "user", "content": block.text}
         case ToolResultBlock():
-            given = block.content
-            content = given if isinstance(given, str) else json.dumps(given, default=str)
-            return {"role": "tool", "tool_call_id": block.tool_use_id, "content": content}
+            return _result_message(block)
         case _:
             raise InvalidValueError(f"a UserMessage has texts and results, not {block!r}")
 
 
-def _assistant_message(message: AssistantMessage) -> Message:
-    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+def _result_message(block: ToolResultBlock) -> Message:
+    given = block.content
+    content = given if isinstance(given, str) else json.dumps(given, default=str)
+    return {"role": "tool", "tool_call_id": block.tool_use_id, "content": content}
+
+
+def _assistant_messages(blocks: Sequence[Block | ToolResultBlock]) -> list[Message]:
+    """Return *blocks* as messages; results end one, and what follows them begins another."""
+    found: list[Message] = []
+    said: list[Block] = []
+    for block in blocks:
+        if not isinstance(block, ToolResultBlock):
+            said.append(block)
+            continue
+        if said:
+            found.append(_assistant_message(said))
+            said = []
+        found.append(_result_message(block))
+    if said or not found:
+        found.append(_assistant_message(said))
+    return found
+
+
+def _assistant_message(blocks: Sequence[Block]) -> Message:
+    texts = [block.text for block in blocks if isinstance(block, TextBlock)]
     said: Message = {"role": "assistant", "content": "".join(texts)}
     calls = [
         {
@@ -96,7 +117,7 @@ def _assistant_message(message: AssistantMessage) -> Message:
             "type": "function",
             "function": {"name": block.name, "arguments": json.dumps(block.input, default=str)},
         }
-        for block in message.content
+        for block in blocks
         if isinstance(block, ToolUseBlock)
     ]
     return said | {"tool_calls": calls} if calls else said
