@@ -1,6 +1,6 @@
 """Rows of a journal in PostgreSQL that do not say any more what was written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import psycopg
@@ -86,31 +86,64 @@ def outcome(store: PostgresStore) -> dict[str, Any] | str:
         return str(error)
 
 
-@pytest.mark.parametrize("table", UNREAD)
+@pytest.mark.parametrize("table", [table for table in UNREAD if table != "inbox"])
 def test_a_changed_value_is_reported(store: PostgresStore, postgres_url: str, table: str):
-    schema = postgres_url.rpartition("=")[2]
     said: list[str] = []
-    with store, psycopg.connect(postgres_url.partition("?")[0], autocommit=True) as rows:
-        rows.execute(f"SET search_path = {schema}".encode())
+    with store, connected(postgres_url) as rows:
         whole = seen(store)
-        about = f"""
-            SELECT column_name, data_type FROM information_schema.columns
-            WHERE table_schema = '{schema}' AND table_name = '{table}' ORDER BY ordinal_position
-        """
-        columns = rows.execute(about.encode()).fetchall()
-        for row, *values in rows.execute(f"SELECT ctid::text, * FROM {table}".encode()).fetchall():
-            for (name, kind), value in zip(columns, values, strict=True):
-                for other in OTHERS[kind](value) if name not in UNREAD[table] else ():
-                    moved = change(rows, table, name, row, other)
-                    if moved is None:
-                        continue
-                    result = outcome(store)
-                    row = change(rows, table, name, moved, value)
-                    assert result == whole or isinstance(result, str), (name, value, other)
-                    said += [result] if isinstance(result, str) else []
+        for name, value, other in changes(rows, table):
+            result = outcome(store)
+            assert result == whole or isinstance(result, str), (name, value, other)
+            said += [result] if isinstance(result, str) else []
         assert seen(store) == whole
     assert len(said) > 5
     assert all(one.endswith("it is damaged; restore a copy of the database") for one in said)
+
+
+def test_a_changed_message_is_left_out_and_the_others_are_read(
+    store: PostgresStore, postgres_url: str, caplog: pytest.LogCaptureFixture
+):
+    left_out = 0
+    with store, connected(postgres_url) as rows:
+        whole = store.inbox()
+        for name, value, other in changes(rows, "inbox"):
+            caplog.clear()
+            with PostgresStore(postgres_url, create=False) as reader:
+                found = reader.inbox()
+                assert reader.inbox_of([9]) == {9: found} if found else {}
+                assert reader.inbox() == found
+            assert len(found) == len(whole) - len(caplog.messages), (name, value, other)
+            assert all(message in whole for message in found)
+            assert all("is damaged, and left out" in one for one in caplog.messages)
+            left_out += len(caplog.messages)
+        assert store.inbox() == whole
+    assert left_out > 5
+
+
+def connected(url: str) -> "psycopg.Connection[Any]":
+    rows = psycopg.connect(url.partition("?")[0], autocommit=True)
+    rows.execute(f"SET search_path = {url.rpartition('=')[2]}".encode())
+    return rows
+
+
+def changes(rows: "psycopg.Connection[Any]", table: str) -> Generator[tuple[str, Any, Any]]:
+    """Change one value of a table after the other, and back; yield column, value and other value.
+
+    The value is changed meanwhile.
+    """
+    about = f"""
+        SELECT column_name, data_type FROM information_schema.columns
+        WHERE table_schema = current_schema AND table_name = '{table}' ORDER BY ordinal_position
+    """
+    columns = rows.execute(about.encode()).fetchall()
+    for row, *values in rows.execute(f"SELECT ctid::text, * FROM {table}".encode()).fetchall():
+        for (name, kind), value in zip(columns, values, strict=True):
+            for other in OTHERS[kind](value) if name not in UNREAD[table] else ():
+                moved = change(rows, table, name, row, other)
+                if moved is None:
+                    continue
+                yield name, value, other
+                row = change(rows, table, name, moved, value)
 
 
 def change(

@@ -1,5 +1,6 @@
 """Messages for the owners of drives."""
 
+import logging
 import uuid
 from collections.abc import Collection
 from hashlib import sha256
@@ -11,6 +12,8 @@ from treefold.stores.postgres.faults import UNKNOWN_NODE
 from treefold.stores.postgres.pool import Pool, Refused
 from treefold.stores.postgres.rows import decode_text, encode_text
 
+log = logging.getLogger(__name__)
+
 _MESSAGE: Final = "drive, id, body, question, hash"
 
 
@@ -19,6 +22,7 @@ class Mailbox:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._damaged = set[int]()  # messages that were left out
 
     def answer(self, body: str, question: str) -> bool:
         values = (encode_text(question), encode_text(body), uuid.uuid4())
@@ -37,7 +41,7 @@ class Mailbox:
 
     def all(self) -> list[Message]:
         rows = self._pool.fetch(f"SELECT {_MESSAGE} FROM inbox ORDER BY id")
-        return [self._message(row) for row in rows]
+        return [message for row in rows if (message := self._message(row)) is not None]
 
     def of(self, drives: Collection[int]) -> dict[int, list[Message]]:
         found: dict[int, list[Message]] = {}
@@ -46,18 +50,27 @@ class Mailbox:
             (list(drives),),
         )
         for row in rows:
-            found.setdefault(row[0], []).append(self._message(row))
+            if (message := self._message(row)) is not None:
+                found.setdefault(row[0], []).append(message)
         return found
 
-    def _message(self, row: tuple[Any, ...]) -> Message:
+    def _message(self, row: tuple[Any, ...]) -> Message | None:
+        """Return the message in *row*; None, with a warning for each once, if it is damaged."""
         drive, id, body, question, hash = row
         said = f"{drive} {question or ''} {body}"
-        if sha256(said.encode()).digest() != hash:
-            raise StoreError(
+        # An exception would keep all other messages, for any drive, from being read as well.
+        if sha256(said.encode()).digest() == hash:
+            return Message(id, decode_text(body))
+        if id not in self._damaged:
+            self._damaged.add(id)
+            log.warning(
+                "%s: message %d for node:%d has a wrong checksum; it is damaged, and left out;"
+                " restore a copy of the database, or delete it from the table inbox",
                 self._pool.address.name,
-                f"message {id} has a wrong checksum; it is damaged; restore a copy of the database",
+                id,
+                drive,
             )
-        return Message(id, decode_text(body))
+        return None
 
     def done(self, worker: int, message: int) -> None:
         self._pool.fetch("SELECT done(%s::bigint, %s::bigint)", (worker, message))
