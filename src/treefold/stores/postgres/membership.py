@@ -70,10 +70,6 @@ class Membership:
             raise UsageError(f"only a worker of {self._name} may write to it; call join() first")
         return worker
 
-    @property
-    def has_joined(self) -> bool:
-        return self._worker is not None
-
     def join(self, worker: WorkerInfo, lease: float) -> int:
         with self._lock:
             if self._worker is not None:

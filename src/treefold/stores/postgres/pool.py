@@ -186,10 +186,7 @@ class Pool:
 
 
 def _is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection cannot be used any more, or not for this statement."""
-    if isinstance(error, pg.FeatureNotSupported):
-        # The tables were upgraded, and the connection has a plan for the former ones.
-        return "cached plan" in (error.diag.message_primary or "")
+    """Whether the connection cannot be used any more."""
     ended = (pg.AdminShutdown, pg.CrashShutdown, pg.CannotConnectNow, pg.IdleSessionTimeout)
     if isinstance(error, ended):
         return True
