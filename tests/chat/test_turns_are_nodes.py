@@ -150,6 +150,43 @@ async def test_the_budget_of_the_runtime_counts():
     assert len(server.requests) == 1
 
 
+async def test_a_history_that_a_program_wrote_needs_room_in_the_budget():
+    written = [
+        {"role": "user", "content": "What is in the report?"},
+        {"role": "assistant", "content": "x" * 500_000},
+    ]
+    async with (
+        serving(OPENAI.text("one"), OPENAI.text("two")) as server,
+        Runtime(budget=Budget(tokens=100_000)),
+        Client(options(server)) as client,
+    ):
+        client.message_history = written
+        with pytest.raises(BudgetExceeded, match="125,0.. needed"):
+            await asked(client, "1")
+        client.message_history[1]["content"] = "x" * 300_000
+        await asked(client, "1")
+        # What the server has counted for that answer was another history.
+        client.message_history[1]["content"] = "x" * 500_000
+        with pytest.raises(BudgetExceeded, match="125,0.. needed"):
+            await asked(client, "2")
+    assert len(server.requests) == 1
+
+
+async def test_a_response_that_was_cut_off_needs_room_in_the_budget_of_the_next():
+    async with (
+        serving(after(OPENAI.text("x" * 80_000, "y"), "x" * 80_000, Stall())) as server,
+        Runtime(budget=Budget(tokens=15_000)),
+        Client(options(server)) as client,
+        asyncio.timeout(60),
+    ):
+        await client.query("A story.")
+        async for _ in client.receive_messages():
+            await client.interrupt()
+        with pytest.raises(BudgetExceeded, match="20,... needed"):
+            await asked(client, "2")
+    assert len(server.requests) == 1
+
+
 async def test_the_limits_of_the_runtime_count():
     async def talk() -> None:
         async with Client(options(server)) as client:

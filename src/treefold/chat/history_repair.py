@@ -1,10 +1,12 @@
 """Turns a history that may have been truncated or edited into exchanges that any provider accepts.
 
-Unchanged segments keep their exchanges, in the provider's own words. The rest becomes new
+Unchanged segments keep their exchanges, in the provider's own words, but not what the provider
+counted if something before them has changed. The rest becomes new
 exchanges in the ``plain`` dialect: each call gets a result, a result without its call becomes text,
 and the roles alternate.
 """
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -13,10 +15,11 @@ from typing import Any, Final, cast
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.exchange import PLAIN, Exchange, Finish
+from treefold.core.fact import replace
 from treefold.core.failures import is_failure
 from treefold.core.messages import Message, text_of
 from treefold.core.transcript import ToolResult, ToolUse
-from treefold.core.usage import TokenUsage
+from treefold.core.usage import NO_USAGE
 from treefold.models.translation import missing_result, result_text
 
 _LEFT_OUT: Final = "[A message was left out here.]"
@@ -98,6 +101,7 @@ class _Repairer:
         for index, segment in enumerate(known):
             if segment.messages:
                 self._by_first_message.setdefault(_key(segment.messages[0]), []).append(index)
+        self._is_edited = False  # whether anything before is not as it was known
         self._last: int | None = None  # index of the last segment, if that was a known one
         self._open: list[Message] = []  # the messages since the last segment
         self._asked: tuple[ToolUse, ...] = ()  # the calls that the last segment ends with
@@ -109,7 +113,9 @@ class _Repairer:
         for index in self._candidates(messages[at]):
             segment = self._known[index]
             if list(segment.messages) == list(messages[at : at + len(segment.messages)]):
-                self.repaired.segments.append(segment)
+                self._is_edited |= index != len(self.repaired.segments)
+                kept = _uncounted(segment) if self._is_edited else segment
+                self.repaired.segments.append(kept)
                 self.repaired.system += _system_texts(segment.messages)
                 self._last, self._asked = index, segment.asked
                 return segment
@@ -179,12 +185,19 @@ class _Repairer:
             sent=tuple(json.dumps(one, ensure_ascii=False) for one in sent),
             received=(json.dumps(received, ensure_ascii=False),),
             finish=Finish.TOOL_USE if calls else Finish.ANSWERED,
-            usage=TokenUsage(),
+            usage=NO_USAGE,
         )
         asked = tuple(ToolUse(call["id"], call["function"]["name"]) for call in calls)
         self.repaired.segments.append(Segment(tuple(self._open), (exchange,), asked))
         self.repaired.results, self.repaired.texts, self.repaired.unsettled = {}, [], 0
         self._last, self._open, self._asked = None, [], asked
+        self._is_edited = True
+
+
+def _uncounted(segment: Segment) -> Segment:
+    """Return *segment* without usages: the provider has counted another history before it."""
+    exchanges = tuple(replace(one, usage=NO_USAGE) for one in segment.exchanges)
+    return dataclasses.replace(segment, exchanges=exchanges)
 
 
 def _key(message: Message) -> str:

@@ -7,7 +7,7 @@ from treefold.core.fact import Fact
 from treefold.core.function import Function
 from treefold.core.model import Caching, Model, ModelSettings, Session
 from treefold.core.transcript import ToolResult, UserText
-from treefold.core.usage import TokenUsage
+from treefold.core.usage import NO_USAGE, TokenUsage
 
 _BYTES_PER_TOKEN: Final = 4  # about; no tokenizer makes more than one token of a byte
 _FRAME: Final = 512  # tokens that a provider may add to what is sent, at most
@@ -25,20 +25,17 @@ class Opened(Fact, frozen=True):
 
     def expected_input(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
         """Estimate what is sent next: the whole conversation once more, with *inputs*."""
-        exchanges = self.session.exchanges
         usage = TokenUsage(input=self._new_bytes(inputs) // _BYTES_PER_TOKEN + 1)
-        return usage + exchanges[-1].usage if exchanges else usage
+        return usage + self._counted
 
     def most(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
         """Return the most that a request with *inputs* takes: whatever is sent, and the answer.
 
         Nothing is expected to be read from a cache: what is there may be forgotten any time.
         """
-        exchanges, model = self.session.exchanges, self.model
-        sent = self._new_bytes(inputs) + _FRAME
-        if exchanges:
-            sent += exchanges[-1].usage.total
-        else:
+        model, counted = self.model, self._counted.total
+        sent = self._new_bytes(inputs) + _FRAME + counted
+        if not counted:
             for one in self.functions:
                 sent += _size(one.name) + _size(one.description) + _size(str(one.input_schema))
         window = model.context_window or _LARGEST_WINDOW
@@ -52,9 +49,22 @@ class Opened(Fact, frozen=True):
             case _:
                 return TokenUsage(input=sent, output=answer)
 
+    @property
+    def _counted(self) -> TokenUsage:
+        """What the provider has counted of the conversation; zero if it has to be measured.
+
+        Nobody has counted a history that a program wrote, nor a response that was cut off.
+        """
+        exchanges = self.session.exchanges
+        return exchanges[-1].usage if exchanges else NO_USAGE
+
     def _new_bytes(self, inputs: Sequence[UserText | ToolResult]) -> int:
+        """Return the size of what is sent and the provider has not counted."""
         new = sum(_size(p.text if isinstance(p, UserText) else p.content) for p in inputs)
-        return new if self.session.exchanges else new + _size(self.system)
+        if self._counted.total:
+            return new
+        said = (text for one in self.session.exchanges for text in (*one.sent, *one.received))
+        return new + _size(self.system) + sum(map(_size, said))
 
 
 def _size(text: str) -> int:
