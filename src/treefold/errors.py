@@ -51,6 +51,7 @@ TreefoldError
 ├── StoreError                    a file of treefold cannot be read or written: check the disk
 │   ├── SessionConflictError      another client has continued the session
 │   ├── StoreBusyError            another program has locked the file
+│   ├── StoreDamagedError         it does not have any more what was written: restore a copy
 │   ├── StoreOwnedError           another runtime owns it
 │   └── FencedError               another runtime has written to it
 ├── EngineError                   a work engine cannot be used: check its server and address

@@ -40,6 +40,7 @@ from treefold.core.errors import (
     SerializationError as SerializationError,
     SessionConflictError as SessionConflictError,
     StoreBusyError as StoreBusyError,
+    StoreDamagedError as StoreDamagedError,
     StoreError as StoreError,
     StoreOwnedError as StoreOwnedError,
     TooLargeError as TooLargeError,

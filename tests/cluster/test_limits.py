@@ -37,7 +37,7 @@ from treefold import (
 )
 from treefold.errors import InvalidValueError, StoreError
 from treefold.events import LeaseAwaited, RateAwaited
-from treefold.stores import Estimate, Ownership, StoredAccount
+from treefold.stores import Estimate, Ownership, SqliteStore, StoredAccount
 from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel
 from work_engines import EXHAUSTIVE
@@ -337,6 +337,90 @@ def test_the_budget_of_a_runtime_that_is_gone_is_one_for_all_who_continue_its_ru
     for id in (run, forked.id):
         assert "8 of 8 requests" in str(one.get_view(id).exception)
     assert job.requests == 8
+
+
+def begun(workers: Workers, job: Job, *, forks: int = 0) -> tuple[int, list[int]]:
+    """Have a run, and its forks, wait for a person, whose runtime with a budget is gone."""
+    begins = workers(job.function, models=job.model, budget=Budget(calls=8))
+    run = begins.invoke(job.function).id
+    eventually(lambda: len(begins.questions()) == 1)
+    forked = [begins.fork(run, at=1, edit=Edit(system="Again.")).id for _ in range(forks)]
+    eventually(lambda: len(begins.questions()) == 1 + forks)
+    workers.close(begins)
+    return run, forked
+
+
+def test_a_run_whose_spending_cannot_be_read_fails_and_no_other_waits_for_it(workers: Workers):
+    job, function = Job(), answerer()
+    run, [forked] = begun(workers, job, forks=1)
+    model = ScriptedModel(lambda _: "Yes.")
+    limits = Limits(rates={"*": Rate(rpm=6000)})
+    goes_on = workers(job.function, function, models=job.model, limits=limits)
+    with connect(workers.url) as rows:
+        rows.execute("UPDATE events SET body = '{}' WHERE tree = %s AND place = 1", (forked,))
+    question = min(goes_on.questions(), key=lambda one: one.node_id)  # of the run
+    goes_on.answer(question.id, "yes")
+    eventually(lambda: goes_on.get_view(run).state.final)
+    assert f"node:{forked} has a wrong checksum" in str(goes_on.get_view(run).exception)
+    assert goes_on.invoke(function, model=model).result(PATIENCE) == "Yes."
+
+
+class ForgettingStore(PostgresStore):
+    """Has each fork deleted as soon as it was found."""
+
+    def forks(self, tree: int) -> list[int]:
+        found = super().forks(tree)
+        for one in found:
+            self.delete(one)
+        return found
+
+
+def test_a_fork_that_is_deleted_while_its_spending_is_read_counts_no_more(workers: Workers):
+    job = Job()
+    run, [forked] = begun(workers, job, forks=1)
+    ends = workers(job.function, models=job.model)
+    ends.cancel(forked)
+    eventually(lambda: ends.get_view(forked).state.final)
+    workers.close(ends)
+    with ForgettingStore(workers.url) as store:
+        goes_on = workers(job.function, models=job.model, store=store)
+        [question] = goes_on.questions()
+        goes_on.answer(question.id, "yes")
+        eventually(lambda: goes_on.get_view(run).state.final)
+        assert "8 of 8 requests" in str(goes_on.get_view(run).exception)
+        assert [row.id for row in store.trees()] == [run]
+        workers.close(goes_on)
+
+
+class CountingStore(SqliteStore):
+    """Counts how often the forks of a tree are asked for."""
+
+    asked = 0
+
+    def forks(self, tree: int) -> list[int]:
+        self.asked += 1
+        return super().forks(tree)
+
+
+def test_what_a_family_has_spent_is_read_once_by_the_process_that_goes_on(tmp_path: Path):
+    job, path, forks = Job(), tmp_path / "run.db", 3
+    with Runtime([job.function], models=job.model, store=path, budget=Budget(calls=9)) as begins:
+        run = begins.invoke(job.function).id
+        eventually(lambda: len(begins.questions()) == 1)
+        for _ in range(forks):
+            begins.fork(run, at=1, edit=Edit(system="Again."))
+        eventually(lambda: len(begins.questions()) == 1 + forks)
+        begins.close()
+    with (
+        CountingStore(path) as store,
+        Runtime([job.function], models=job.model, store=store) as goes_on,
+    ):
+        goes_on.recover()
+        for question in goes_on.questions():
+            goes_on.answer(question.id, "yes")
+        eventually(lambda: all(row.state.final for row in store.trees()))
+        assert job.requests == 9
+        assert store.asked == 1 + forks
 
 
 @pytest.fixture

@@ -595,6 +595,16 @@ class StoreBusyError(StoreError):
     """
 
 
+class StoreDamagedError(StoreError):
+    """What a store has kept is not what was written there: restore a copy.
+
+    Example:
+        >>> from treefold.errors import StoreDamagedError
+        >>> print(StoreDamagedError("run.db", "node:3 cannot be read: an entry is missing"))
+        run.db: node:3 cannot be read: an entry is missing
+    """
+
+
 class StoreOwnedError(StoreError):
     """Another runtime owns the store; only one may, so that nothing runs twice.
 

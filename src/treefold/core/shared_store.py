@@ -281,7 +281,7 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         """Return the long text with this hash; it is found sooner in a given *tree*.
 
         Raises:
-            StoreError: there is none; the journal is damaged.
+            StoreDamagedError: there is none; the journal is damaged.
         """
         ...
 

@@ -251,7 +251,7 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         """Return the long text with this hash.
 
         Raises:
-            StoreError: there is none; the journal is damaged.
+            StoreDamagedError: there is none; the journal is damaged.
         """
         ...
 

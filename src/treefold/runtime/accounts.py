@@ -1,7 +1,7 @@
 """Opens the accounts of calls: one for each budget that their requests are paid from."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -36,8 +36,8 @@ class Accounts:
         # The accounts of earlier runtimes: the trees of one runtime spend of the same.
         self._earlier: dict[str, Account] = {}
         # Returns what was spent of an account in a tree and in all that were forked from the same
-        # tree as it, and that tree. Set with the journal.
-        self.history_of: Callable[[int, str], History] | None = None
+        # tree as it, and that tree; None if that is among those given. Set with the journal.
+        self.history_of: Callable[[int, str, Collection[int]], History | None] | None = None
         self._is_shared = False  # whether other workers may spend of a budget
         # Whether calls of a function may make remote calls.
         self._has_remote: WeakKeyDictionary[Function, bool] = WeakKeyDictionary()

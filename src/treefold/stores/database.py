@@ -18,6 +18,7 @@ from treefold.core.errors import (
     ClosedError,
     InvalidValueError,
     StoreBusyError,
+    StoreDamagedError,
     StoreError,
     TreefoldError,
     UsageError,
@@ -183,7 +184,7 @@ class Database:
         """How many bytes the texts in one row may have."""
         return self._usable().getlimit(sqlite3.SQLITE_LIMIT_LENGTH) - _OTHER_COLUMNS
 
-    def damaged(self, what: str) -> StoreError:
+    def damaged(self, what: str) -> StoreDamagedError:
         """Return the error for damage in the file."""
         return _damaged(self.path, what)
 
@@ -320,11 +321,13 @@ def _translate(path: str, error: sqlite3.Error | OSError | UnicodeDecodeError) -
         return _damaged(path, "a text in it cannot be decoded")
     fault = _FAULTS.get(code & 0xFF) if code is not None else None
     kind = StoreBusyError if fault == _LOCKED else StoreError
+    if fault == _FAULTS[sqlite3.SQLITE_CORRUPT]:
+        kind = StoreDamagedError
     return kind(path, f"{fault} ({error})" if fault else str(error))
 
 
-def _damaged(path: str, what: str) -> StoreError:
-    return StoreError(path, f"{what}; {_FAULTS[sqlite3.SQLITE_CORRUPT]}")
+def _damaged(path: str, what: str) -> StoreDamagedError:
+    return StoreDamagedError(path, f"{what}; {_FAULTS[sqlite3.SQLITE_CORRUPT]}")
 
 
 def absolute(path: str | Path) -> str:

@@ -12,7 +12,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final, Self
 
-from treefold.core.errors import StoreError, UnknownNodeError
+from treefold.core.errors import StoreDamagedError, UnknownNodeError
 from treefold.core.fact import replace
 from treefold.core.question import Question
 from treefold.core.sessions import Sessions
@@ -102,7 +102,7 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
     def text(self, hash: str) -> str:
         with self._lock:
             if hash not in self._texts:
-                raise StoreError(_NAME, f"the text with the hash {hash} is missing")
+                raise StoreDamagedError(_NAME, f"the text with the hash {hash} is missing")
             return self._texts[hash]
 
     def trees(

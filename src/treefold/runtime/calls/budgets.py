@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from treefold.core.address import address
@@ -75,7 +76,8 @@ class Account:
         self._excused: Hold | None = None
         # What reads what earlier processes have spent of it in a tree, by tree; none if that is
         # counted. Trees that were forked from one another are counted together, and once.
-        self.unread: dict[int, Callable[[], History]] = {}
+        self.unread: dict[int, HistoryOf] = {}
+        self._reading = threading.Lock()  # a family is read once, whoever asks for it
         self._counted: set[int] = set()
         self.history = 0  # the tree whose history is that of an account that is stored
         self._waiting: dict[Callable[[], None], None] = {}  # in order
@@ -148,13 +150,20 @@ class Account:
 
     async def catch_up(self, read: "Read") -> None:
         """Count what earlier processes have spent, which *read* is to read off the loop."""
-        for tree, history_of in tuple(self.unread.items()):
-            first, spent = await read(history_of)
+        for tree in tuple(self.unread):
+            await read(partial(self._count, tree))
+
+    def _count(self, tree: int) -> None:
+        """Count what was spent in the family of *tree*, unless it is counted; in a thread."""
+        with self._reading:
+            if (history_of := self.unread.get(tree)) is None:
+                return
+            history = history_of(self._counted)
             with _LOCK:
-                if first not in self._counted:
-                    self._counted.add(first)
+                if history is not None:
+                    self.history, spent = history
+                    self._counted.add(self.history)
                     self._spent = self._spent.plus(*spent)
-                    self.history = first
                 self.unread.pop(tree, None)
 
     def count_from(self, start: float) -> None:
@@ -222,7 +231,9 @@ class Spent(NamedTuple):
 
 _NOTHING: Final = Spent()
 History = tuple[int, Spent]  # the tree that others were forked from, and what was spent in them all
-Read = Callable[[Callable[[], History]], Awaitable[History]]
+# Returns that of a family, or None if its first tree is among those given, which are counted.
+HistoryOf = Callable[[Collection[int]], History | None]
+Read = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 def spent_in(events: Iterable[Event]) -> Spent:
@@ -269,8 +280,11 @@ def refusal(account: Account, spent: Spent, estimate: Estimate) -> Refused | Non
 class Accounting(Protocol):
     """Keeps the accounts of which several workers spend; see ``ClusterAllowances``."""
 
-    async def call(self, ask: Callable[[], History]) -> History:
-        """Return the result of *ask*, which reads the store, as soon as that can be reached."""
+    async def call(self, ask: Callable[[], None]) -> None:
+        """Call *ask*, which reads the store, as soon as that can be reached.
+
+        It may be called again. What it raises is raised here, unless that may pass.
+        """
         ...
 
     async def set_aside(

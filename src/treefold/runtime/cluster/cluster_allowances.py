@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import UUID, uuid4
 
-from treefold.core.errors import ClosedError, StoreError
+from treefold.core.errors import ClosedError, FencedError, StoreDamagedError, StoreError
 from treefold.core.rate import Rate
 from treefold.core.shared_store import (
     Estimate,
@@ -43,7 +43,8 @@ Job = Callable[[], None]
 class ClusterAllowances:
     """Asks the store for slots, rates and reservations, in order, in a thread of its own.
 
-    If the store cannot be reached, everything waits until it can.
+    If the store cannot be reached, everything waits until it can. Any other error is that of the
+    one who asked, and the others go on.
     """
 
     def __init__(self, store: SharedStore) -> None:
@@ -101,7 +102,15 @@ class ClusterAllowances:
             if request.limits in full:
                 request.note_wait()
                 continue
-            slots = self._store.take_slots(request.limits)
+            try:
+                slots = self._store.take_slots(request.limits)
+            except Exception as error:
+                if _may_pass(error):
+                    raise
+                with self._changed:
+                    self._waiting.pop(request, None)
+                request.fail(error)
+                continue
             if slots is None:
                 full.append(request.limits)
                 request.note_wait()
@@ -152,14 +161,22 @@ class ClusterAllowances:
     # The thread
 
     async def call(self, ask: Callable[[], T]) -> T:
-        """Return the result of *ask*, which is called in the thread."""
+        """Return the result of *ask*, which is called in the thread, or raise its error.
+
+        It is called again as long as the store cannot be reached.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
         def job() -> None:
-            result = ask()
+            try:
+                settle = partial(_resolve, future, ask())
+            except Exception as error:
+                if _may_pass(error):
+                    raise
+                settle = partial(_reject, future, error)
             with suppress(RuntimeError):  # the loop has closed, and nothing awaits this
-                loop.call_soon_threadsafe(_resolve, future, result)
+                loop.call_soon_threadsafe(settle)
 
         self._post(job)
         return await future
@@ -213,7 +230,13 @@ class ClusterAllowances:
     def _do_jobs(self) -> None:
         while self._jobs:
             # It stays first until it is done: the store may have to be tried again.
-            self._jobs[0]()
+            try:
+                self._jobs[0]()
+            except Exception as error:
+                if _may_pass(error) or isinstance(error, ClosedError):
+                    raise
+                # Nobody awaits it, and it would keep all others waiting.
+                log.exception("what a request took cannot be charged, or given back")
             self._jobs.popleft()
 
     def close(self) -> None:
@@ -247,6 +270,11 @@ class _SlotRequest:
             return False
         return True
 
+    def fail(self, error: Exception) -> None:
+        """Raise *error* where the slots are awaited."""
+        with suppress(RuntimeError):  # the loop has closed
+            self._loop.call_soon_threadsafe(_reject, self.future, error)
+
     def note_wait(self) -> None:
         """Have it known, once, that this has to wait."""
         on_wait, self._on_wait = self._on_wait, None
@@ -262,6 +290,17 @@ class _SlotRequest:
 def _resolve(future: "asyncio.Future[Any]", result: Any) -> None:
     if not future.done():
         future.set_result(result)
+
+
+def _reject(future: "asyncio.Future[Any]", error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the store cannot be reached or used just now, so that another try may succeed."""
+    lasting = (StoreDamagedError, FencedError)
+    return isinstance(error, StoreError) and not isinstance(error, lasting)
 
 
 def _ownership(tree: Tree) -> Ownership:

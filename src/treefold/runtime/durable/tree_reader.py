@@ -7,7 +7,7 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from treefold.core.errors import StoreError, UnknownNodeError
+from treefold.core.errors import StoreDamagedError, UnknownNodeError
 from treefold.core.events import Event, TreeForked, set_number
 from treefold.core.forking import inherit
 from treefold.core.journaling import events_of
@@ -39,7 +39,7 @@ class TreeReader:
         """Return the events since the last call, with values as plain data.
 
         Raises:
-            StoreError: the journal is damaged.
+            StoreDamagedError: the journal is damaged.
         """
         wanted = self._long_texts
         texts = self._store.texts(self._tree) if wanted and not self._read else {}
@@ -87,14 +87,15 @@ class TreeReader:
 
 @contextmanager
 def reporting_damage(store: Store, tree: int) -> Generator[None]:
-    """Raise StoreError, naming the tree, for any error that damaged entries lead to."""
+    """Raise StoreDamagedError, naming the tree, for any error that damaged entries lead to."""
     try:
         yield
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
         what = f"node:{tree} cannot be read: something in it is wrong ({error!r})"
-        raise StoreError(store.name, what) from error
+        raise StoreDamagedError(store.name, what) from error
     except (OSError, RecursionError, ValueError) as error:
-        raise StoreError(store.name, f"node:{tree} cannot be read: {error}") from error
+        what = f"node:{tree} cannot be read: {error}"
+        raise StoreDamagedError(store.name, what) from error
 
 
 @contextmanager
@@ -115,7 +116,7 @@ def read_events(store: Store, tree: int, *, long_texts: bool = True) -> list[Eve
 
     Raises:
         UnknownNodeError: there is no such tree.
-        StoreError: the journal is damaged.
+        StoreDamagedError: the journal is damaged.
     """
     events = TreeReader(store, tree, long_texts=long_texts).read()
     if not events:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from treefold.core.errors import StoreError, UnknownNodeError
+from treefold.core.errors import StoreDamagedError, UnknownNodeError
 from treefold.core.events import CallRequested
 from treefold.core.frames import Frame
 from treefold.core.record import TreeFold
@@ -79,7 +79,7 @@ class ObservedTree:
             raise unknown_node(self._store, self.id)
         if self._fold is None:
             if not isinstance(events[0], CallRequested):
-                raise StoreError(self._store.name, f"node:{self.id} has lost its first entry")
+                raise StoreDamagedError(self._store.name, f"node:{self.id} has lost its first entry")
             self._fold = TreeFold()
         with reporting_damage(self._store, self.id):
             self._fold.apply_all(events)

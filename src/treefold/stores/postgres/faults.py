@@ -9,7 +9,13 @@ from typing import Final
 import psycopg
 from psycopg import errors as pg
 
-from treefold.core.errors import ClosedError, StoreBusyError, StoreError, UsageError
+from treefold.core.errors import (
+    ClosedError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    UsageError,
+)
 from treefold.stores.postgres.address import Address
 
 FENCED: Final = "TF001"
@@ -96,7 +102,7 @@ def fault_of(name: str, error: psycopg.Error) -> StoreError | UsageError:
         case pg.UndefinedTable() | pg.UndefinedFunction() | pg.UndefinedColumn():
             what = f"its tables are not as expected ({said}): another program has changed them"
         case pg.DataCorrupted() | pg.IndexCorrupted():
-            what = f"the database is damaged ({said}); restore a copy"
+            return StoreDamagedError(name, f"the database is damaged ({said}); restore a copy")
         case psycopg.OperationalError() if error.sqlstate is None:
             what = f"the connection was lost ({_last_part(said)}); try again"
         case _:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from treefold.core.errors import StoreError
+from treefold.core.errors import StoreDamagedError
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import Entry, TreeRow
@@ -145,7 +145,7 @@ class JournalReader:  # noqa: PLR0904 - each is one query
         if not found:
             found = self._pool.fetch(_ANY_TEXT, (packed,), binary=True)
         if not found:
-            raise StoreError(
+            raise StoreDamagedError(
                 self._pool.address.name,
                 f"the text with the hash {hash} is missing; restore a copy of the database",
             )
@@ -238,7 +238,7 @@ class JournalReader:  # noqa: PLR0904 - each is one query
         try:
             yield
         except (DamagedRowError, ValueError) as error:
-            raise StoreError(
+            raise StoreDamagedError(
                 self._pool.address.name, f"{error}; it is damaged; restore a copy of the database"
             ) from None
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import psycopg
 
-from treefold.core.errors import StoreError
+from treefold.core.errors import StoreDamagedError, StoreError
 from treefold.stores.postgres.connection import Connection
 from treefold.stores.postgres.faults import fault_of
 from treefold.stores.postgres.pool import Pool, statement
@@ -56,8 +56,8 @@ class _Chats:
     def close(self) -> None:
         """Leave the connections to the store."""
 
-    def damaged(self, what: str) -> StoreError:
-        return StoreError(self.path, f"{what}; restore a copy of the database")
+    def damaged(self, what: str) -> StoreDamagedError:
+        return StoreDamagedError(self.path, f"{what}; restore a copy of the database")
 
     @contextmanager
     def transaction(self) -> Generator[Rows]:
