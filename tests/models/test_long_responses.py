@@ -174,7 +174,8 @@ async def test_a_response_that_is_too_long_fails_and_is_not_asked_for_again(
         assert not session.exchanges
         server.add(reply)
         thought = len("I need a tool.")  # some protocols think before they call
-        enough = replace(profile, max_response_chars=most + thought)
+        data = 50  # such as the names and types of its parts
+        enough = replace(profile, max_response_chars=most + thought + data)
         session = protocol.model(server, profile=enough).open("", [add])
         await answer(session, UserText("x"))
     assert len(session.pending) == 1
@@ -187,6 +188,80 @@ async def test_a_long_text_counts_as_well(protocol: Protocol):
         session = protocol.model(server, profile=profile).open()
         with pytest.raises(ModelProviderException, match="more than 1,000 characters"):
             await answer(session, UserText("x"))
+
+
+LONG, MANY = "x" * 10_000, [{"a": 0}] * 400
+
+
+def of_openai(delta: dict[str, Any]) -> bytes:
+    return deltas(*[delta] * 30)
+
+
+def of_anthropic(block: dict[str, Any], delta: dict[str, Any] | None = None) -> bytes:
+    begins = [
+        {"type": "content_block_start", "index": n, "content_block": block}
+        for n in range(1 if delta else 30)
+    ]
+    goes_on = {"type": "content_block_delta", "index": 0, "delta": delta}
+    return b"".join(
+        f"data: {json.dumps(one)}\n\n".encode() for one in [*begins, *[goes_on] * 30 * bool(delta)]
+    )
+
+
+def of_gemini(part: dict[str, Any]) -> bytes:
+    chunk = {"candidates": [{"content": {"parts": [part]}}]}
+    return f"data: {json.dumps(chunk)}\n\n".encode() * 30
+
+
+def call_with(**fields: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"index": 0, "function": {"name": "add"}, **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "sent"),
+    [
+        ("openai", of_openai({"reasoning_details": [{"type": "x", "data": LONG}]})),
+        ("openai", of_openai({"reasoning_details": MANY})),
+        ("openai", of_openai({"refusal": LONG})),
+        ("openai", of_openai({"content": "<think></think>" * 1_000})),
+        ("openai", of_openai(call_with(signature=LONG))),
+        ("openai", of_openai(call_with(extra=MANY))),
+        ("openai", deltas(*[call_with(index=n, id=f"{n}{LONG}") for n in range(30)])),
+        ("anthropic", of_anthropic({"type": "server_tool_use", "id": "s", "name": "search"},
+                                   {"type": "input_json_delta", "partial_json": LONG})),
+        ("anthropic", of_anthropic({"type": "server_tool_use", "input": {"query": LONG}})),
+        ("anthropic", of_anthropic({"type": "of the future", "numbers": MANY})),
+        ("anthropic", of_anthropic({"type": "text", "text": "", LONG: None})),
+        ("anthropic", of_anthropic({"type": "text", "text": ""},
+                                   {"type": "citations_delta", "citation": {"cited_text": LONG}})),
+        ("anthropic", of_anthropic({"type": "thinking", "thinking": ""},
+                                   {"type": "signature_delta", "signature": LONG})),
+        ("gemini", of_gemini({"text": "", "thoughtSignature": LONG})),
+        ("gemini", of_gemini({"inlineData": {"mimeType": "image/png", "data": LONG}})),
+        ("gemini", of_gemini({"text": MANY, "thought": True})),
+        ("gemini", of_gemini({"functionCall": {"name": "add", "others": MANY}})),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[:0].decode(),
+)  # fmt: skip
+async def test_what_is_kept_and_not_shown_counts_as_well(protocol: str, sent: bytes):
+    [kind] = [one for one in PROTOCOLS if one.name == protocol]
+    async with ModelServer([stream(sent)]) as server:
+        profile = replace(kind.model(server).profile, max_response_chars=20_000)  # pyright: ignore[reportAttributeAccessIssue]
+        session = kind.model(server, profile=profile).open("", [add])
+        with pytest.raises(ModelProviderException, match="more than 20,000 characters"):
+            await answer(session, UserText("x"))
+
+
+async def test_thinking_that_a_server_frames_in_small_pieces_is_not_too_long():
+    details = [
+        {"type": "reasoning.text", "text": "Hmm ", "format": "anthropic-claude-v1", "index": 0}
+    ]
+    thoughts = deltas(*[{"reasoning": "Hmm ", "reasoning_details": details}] * 16_000)
+    ends = deltas({"content": "Yes."})
+    async with ModelServer([stream(thoughts + ends + b"data: [DONE]\n\n")]) as server:
+        session = OPENAI.model(server).open()
+        await answer(session, UserText("x"))
+    assert len(session.exchanges) == 1
 
 
 async def test_values_are_counted_in_pieces_of_any_size():

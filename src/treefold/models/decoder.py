@@ -8,15 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
 from treefold.core.exchange import Finish
-from treefold.core.model_events import (
-    ModelEvent,
-    Noticed,
-    TextDelta,
-    ThinkingDelta,
-    ToolUseDelta,
-)
+from treefold.core.model_events import ModelEvent, Noticed
 from treefold.core.usage import TokenUsage
-from treefold.models.json_text import ValueCounter
+from treefold.models.json_text import ValueCounter, count_chars
 from treefold.models.profiles import VALUE_CHARS, Profile
 from treefold.models.sse import BrokenStreamError, JsonEventParser
 
@@ -29,6 +23,10 @@ TOO_MANY_CALLS: Final = "too_many_calls"
 # Likewise: it has written more than its profile allows.
 TOO_LONG_TEXT: Final = "too_long_text"
 _MAX_NAME: Final = 256  # characters that are kept of an id, or of the name of a model
+# So many characters of data that is only sent back count as one of text: signatures may be as long
+# as the thinking, results of searches on the server's side are longer, and some servers repeat the
+# fields around each piece of a text.
+_DATA_CHARS: Final = 4
 # A larger count is nonsense, and sums of such counts could not be saved.
 _MAX_TOKENS: Final = 2**53
 
@@ -88,8 +86,9 @@ class Decoder(ABC):
         self.response_model = ""
         self._max_calls = profile.max_response_calls
         self._max_chars = profile.max_response_chars
+        # What is kept so far: each decoder counts that where it keeps it.
         self._chars = 0
-        self._counters: dict[int, ValueCounter] = {}  # by the number of the call
+        self._counters: dict[int, ValueCounter] = {}
         self._parser = JsonEventParser(self._max_chars)
         self._failure: BrokenStreamError | StreamFailedError | None = None
 
@@ -107,7 +106,7 @@ class Decoder(ABC):
                     self._handle(chunk, events)
             if self._parser.invalid:
                 self._check_invalid()
-            self._check_chars(events)
+            self._check_chars()
         except (BrokenStreamError, StreamFailedError) as failure:
             self._failure = failure
             self.is_done = True
@@ -126,7 +125,7 @@ class Decoder(ABC):
             self._failure = failure
         try:
             self._flush(events)
-            self._check_chars(events)
+            self._check_chars()
         except StreamFailedError as failure:
             self._failure = failure
         if self._parser.invalid:
@@ -158,20 +157,26 @@ class Decoder(ABC):
             message = f"the response has more than {self._max_calls:,} calls"
             raise StreamFailedError(TOO_MANY_CALLS, message)
 
-    def _check_chars(self, events: list[ModelEvent]) -> None:
-        """Raise if the response is longer than *max_response_chars* with *events*."""
-        if self._max_chars is None:
-            return
-        for event in events:
-            if isinstance(event, TextDelta | ThinkingDelta):
-                self._chars += len(event.text)
-            elif isinstance(event, ToolUseDelta) and event.arguments:
-                counter = self._counters.get(event.index)
-                if counter is None:
-                    counter = self._counters[event.index] = ValueCounter()
-                values = counter.feed(event.arguments)
-                self._chars += len(event.arguments) + VALUE_CHARS * values
-        if self._chars > self._max_chars:
+    def _count_json(self, number: int, text: str) -> None:
+        """Count a piece of JSON that is kept as *text*, such as the arguments of a call.
+
+        Args:
+            number: of the JSON that this is a piece of.
+        """
+        counter = self._counters.get(number)
+        if counter is None:
+            counter = self._counters[number] = ValueCounter()
+        self._chars += len(text) + VALUE_CHARS * counter.feed(text)
+
+    def _count_data(self, value: Any) -> None:
+        """Count data that is kept, and only sent back."""
+        if self._max_chars is not None:
+            most = _DATA_CHARS * self._max_chars
+            self._chars += count_chars(value, most) // _DATA_CHARS + 1
+
+    def _check_chars(self) -> None:
+        """Raise if what is kept of the response is longer than *max_response_chars*."""
+        if self._max_chars is not None and self._chars > self._max_chars:
             message = (
                 f"the response has more than {self._max_chars:,} characters, of which each value"
                 f" in the arguments of a call counts as {VALUE_CHARS}"

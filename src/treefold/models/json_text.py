@@ -18,6 +18,8 @@ _strict = json.JSONDecoder(parse_constant=_reject)
 _tolerant = json.JSONDecoder(parse_constant=lambda _: None)
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
+_FRAME: Final = 4  # characters of punctuation for a value in a list or object
+
 _END_OF_STRING: Final = re.compile(r'["\\]')
 _BRACE: Final = re.compile(r'[{}"]')
 _STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)', re.DOTALL)
@@ -143,6 +145,29 @@ class ObjectScanner:
                     self.is_complete = True
                     return at
         return len(text)
+
+
+def count_chars(value: Any, enough: int) -> int:
+    """Return how many characters *value* has as JSON, about; those beyond *enough* are not counted.
+
+    It is not written for that, which would take longer, and its depth does not matter.
+    """
+    found, left = 0, [value]
+    while left and found <= enough:
+        one = left.pop()
+        if isinstance(one, str):
+            found += len(one)
+        elif isinstance(one, dict):
+            fields = cast("dict[str, Any]", one)
+            found += sum(map(len, fields)) + _FRAME * len(fields)
+            left += fields.values()
+        elif isinstance(one, list):
+            items = cast("list[Any]", one)
+            found += _FRAME * len(items)
+            left += items
+        elif isinstance(one, int):
+            found += one.bit_length() // 3
+    return found
 
 
 class ValueCounter:

@@ -53,7 +53,8 @@ class Profile:
             fails. None for no limit.
         max_response_chars: the maximum length of a response, whose text, thinking and arguments
             count; each value in a list or object of the arguments counts as 50 characters more,
-            because it takes as long to process. None for no limit.
+            because it takes as long to process. Of data that is only sent back, such as signatures
+            and results of searches by the server, four characters count as one. None for no limit.
         stream_usage: whether to request the usage of a stream.
         cumulative: whether each chunk repeats all the text so far; None to detect it.
         think_tags: the tags around thinking in the text.

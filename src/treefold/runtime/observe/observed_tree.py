@@ -79,7 +79,9 @@ class ObservedTree:
             raise unknown_node(self._store, self.id)
         if self._fold is None:
             if not isinstance(events[0], CallRequested):
-                raise StoreDamagedError(self._store.name, f"node:{self.id} has lost its first entry")
+                raise StoreDamagedError(
+                    self._store.name, f"node:{self.id} has lost its first entry"
+                )
             self._fold = TreeFold()
         with reporting_damage(self._store, self.id):
             self._fold.apply_all(events)
