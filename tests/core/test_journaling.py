@@ -181,3 +181,13 @@ def test_an_exception_of_any_class_is_a_failure_that_can_be_recorded():
     odd = type("Odd", (Exception,), {"__module__": 5})
     event = CallEnded(2, NodeState.Error, 1.0, exception=Failure.of(odd(Text("no"))))
     assert read(written(event)).exception == Failure("Odd", "no")
+
+
+def test_a_response_without_its_exchange_is_damaged():
+    entry = written(completed(ModelText("Hello")))
+    cut = replace(entry, body=entry.body.partition("\n")[0])
+    with pytest.raises(ValueError, match="ResponseCompleted without an exchange"):
+        read(cut)
+    other = written(RequestSent(2, 1.0, ()))
+    with pytest.raises(ValueError, match="RequestSent with an exchange"):
+        read(replace(other, body=f"{other.body}\n{{}}"))

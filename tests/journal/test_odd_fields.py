@@ -16,12 +16,17 @@ from treefold import (
     Question,
     RunContext,
     Runtime,
+    SqliteStore,
+    StoreError,
     TokenUsage,
     ToolUse,
 )
+from treefold.core.agent_events import ResponseCompleted
 from treefold.core.errors import InvalidValueError, TreefoldError
+from treefold.core.fact import replace
 from treefold.core.transcript import TranscriptPart
 from treefold.models import ModelEvent
+from treefold.runtime.durable.tree_reader import read_events
 from treefold.testing import ScriptedModel
 
 PATIENCE: Final = 60  # seconds
@@ -132,3 +137,43 @@ def test_a_response_that_could_not_be_read_again_fails_its_call_in_a_run_that_ca
         view = runtime.get_view(node.id)
         assert view.state is NodeState.Error
         assert "ModelText.text" in str(view.exception)
+
+
+def damage(path: Path, exchange: str) -> Path:
+    """Return a file with the run in *path*, whose responses have another *exchange*."""
+    damaged = path.with_name("damaged.db")
+    with SqliteStore(path) as store, SqliteStore(damaged) as copy:
+        copy.acquire()
+        for one in store.entries(1):
+            body = one.body.partition("\n")[0] + exchange if "\n" in one.body else one.body
+            copy.append([replace(one, body=body, texts=store.texts(1), seq=0)])
+    return damaged
+
+
+@pytest.mark.parametrize("exchange", ["{", "{}", '{"dialect":{"$":"nothing","v":1}}'])
+def test_a_damaged_exchange_says_of_which_run_it_is(path: Path, exchange: str):
+    agent = worker("greeter", default_model=ScriptedModel("Hello", "Hello again"))
+    with Runtime([agent], store=path) as runtime:
+        node = runtime.invoke(agent)
+        assert node.result(PATIENCE) == "Hello"
+    damaged = damage(path, f"\n{exchange}")
+    with SqliteStore(damaged) as store:
+        found = [one for one in read_events(store, node.id) if isinstance(one, ResponseCompleted)]
+        for _ in range(2):
+            with pytest.raises(StoreError, match=f"node:{node.id} cannot be read"):
+                _ = found[0].exchange.dialect
+    with Runtime([agent], store=damaged) as runtime:
+        assert runtime.get_view(node.id).outputs == "Hello"
+        fork = runtime.fork(node.id, at=1)
+        with pytest.raises(StoreError, match=f"node:{node.id} cannot be read"):
+            fork.result(PATIENCE)
+
+
+def test_a_run_with_a_response_that_has_lost_its_exchange_cannot_be_read(path: Path):
+    agent = worker("greeter", default_model=ScriptedModel("Hello"))
+    with Runtime([agent], store=path) as runtime:
+        node = runtime.invoke(agent)
+        assert node.result(PATIENCE) == "Hello"
+    lost = f"node:{node.id} cannot be read: ResponseCompleted without an exchange"
+    with Runtime([agent], store=damage(path, "")) as runtime, pytest.raises(StoreError, match=lost):
+        runtime.get_view(node.id)

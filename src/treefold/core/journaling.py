@@ -7,6 +7,7 @@ field with a value of another type is converted when it is written, or refused.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
 from enum import StrEnum
 from functools import cache, partial
@@ -79,6 +80,8 @@ _LEAVES: Final[dict[Any, Callable[[Any], Any]]] = {
     bool: exact_flag,
     Decimal: exact_decimal,
 }
+# Makes a context in which a damaged entry raises an error that says what is damaged.
+Reporting = Callable[[], AbstractContextManager[None]]
 # Types whose values are compared with the default; ``==`` of other types may run foreign code.
 _COMPARABLE: Final = {int, float, bool, str, tuple}
 
@@ -157,29 +160,36 @@ def _after_node(question_id: str) -> str:
 def events_of(
     entries: Iterable[Entry],
     text_of: Callable[[str], str],
+    reporting: Reporting = nullcontext,
 ) -> list[Event]:
-    """Return the events of *entries*; *text_of* returns a long text by its hash.
+    """Return the events of *entries*.
+
+    Args:
+        text_of: returns a long text by its hash.
+        reporting: wraps what reads an exchange later, and says whose it is if it is damaged.
 
     Raises:
         ValueError: an entry is damaged.
     """
     decoder = ValueDecoder(text_of)
-    return [_event_of(entry, decoder) for entry in entries]
+    return [_event_of(entry, decoder, reporting) for entry in entries]
 
 
-def _event_of(entry: Entry, decoder: ValueDecoder) -> Event:
+def _event_of(entry: Entry, decoder: ValueDecoder, reporting: Reporting) -> Event:
     kind = _KINDS.get(entry.kind)
     if kind is None:
         raise ValueError(f"unknown kind of event {entry.kind!r}")
     if entry.at is not None and not 0 <= entry.at < _YEAR_9999:
         raise ValueError(f"{entry.at!r} is not a time")
     text, _, exchange = entry.body.partition("\n")
+    if bool(exchange) is not (kind is ResponseCompleted):
+        raise ValueError(f"{entry.kind} with{'' if exchange else 'out'} an exchange")
     try:
         event = _decoded(kind, entry, text, decoder)
     except (KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
         raise ValueError(f"not a journal's {entry.kind}: {error}") from error
     if exchange:
-        read = partial(_read_exchange, exchange, decoder)
+        read = partial(_read_exchange, exchange, decoder, reporting)
         force_setattr(event, _EXCHANGE, LazyExchange(read))
     return event
 
@@ -222,8 +232,9 @@ def _columns(kind: type[Event], entry: Entry) -> dict[str, Any]:
     return columns
 
 
-def _read_exchange(text: str, decoder: ValueDecoder) -> Exchange:
-    return convert(decoder.read(text), Exchange)
+def _read_exchange(text: str, decoder: ValueDecoder, reporting: Reporting) -> Exchange:
+    with reporting():
+        return convert(decoder.read(text), Exchange)
 
 
 # How each class is written: computed once from its fields.
