@@ -65,6 +65,7 @@ class Question(Fact, frozen=True, kw_only=True):
         to: who is asked, a name of your own.
         escalations: who is asked later, in the order of time.
         key: identifies the question among those of its call, also after a restart.
+        command: the id of the command by which another process has paused the call.
         notified: whether ``Runtime(notify=...)`` was called for it.
         deadline: when the call that asks, or one above it, is stopped.
 
@@ -92,6 +93,7 @@ class Question(Fact, frozen=True, kw_only=True):
     to: str = ""
     escalations: tuple[Escalation, ...] = ()
     key: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""
+    command: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""
     notified: Annotated[bool, HIDDEN, UNCOMPARED] = False
     deadline: Annotated[float | None, HIDDEN, UNCOMPARED] = None
 
