@@ -18,11 +18,15 @@ Names = tuple[str, ...]
 
 
 class AnswerQuestion(Fact, frozen=True, tag_field="do", tag="answer"):
-    """Answer a question; *args* are edited arguments."""
+    """Answer a question; *args* are edited arguments.
+
+    The answer is recorded with its *token*, by which its sender knows that it was taken.
+    """
 
     id: str
     text: str
     args: Mapping[str, Any] | None = None
+    token: str = ""
 
     @property
     def key(self) -> str:

@@ -205,6 +205,7 @@ class Answer(Fact, frozen=True):
     reason: str = ""  # the text after the choice and a colon
     args: Mapping[str, Any] | None = None  # edited arguments
     expired: bool = False  # no person answered in time; *text* is the default, if there was one
+    token: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""  # of the command with it
 
 
 class QuestionKey(StrEnum):

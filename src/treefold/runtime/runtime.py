@@ -7,7 +7,6 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Token
-from functools import partial
 from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
@@ -53,7 +52,6 @@ from treefold.runtime.calls.stack import stack_through
 from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.calls.ways_out import explain_outcome, failed_outside
 from treefold.runtime.context import Context
-from treefold.runtime.durable.inbox import has_recorded_end
 from treefold.runtime.durable.worker_settings import WorkerSettings, WorkerStatus
 from treefold.runtime.engine import Engine, StartPolicy
 from treefold.runtime.graph import check_listed, discover
@@ -385,8 +383,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             TreefoldError: it cannot be executed.
         """
         match command:
-            case AnswerQuestion(id, text, args):
-                self._services.board.answer(id, self._choice_for(id, text), args)
+            case AnswerQuestion(id, text, args, token):
+                self._services.board.answer(id, self._choice_for(id, text), args, token)
             case ExpireQuestion(id):
                 with suppress(UnknownQuestionError):  # its call has ended meanwhile
                     self._services.board.expire(id)
@@ -395,11 +393,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             case CancelCall(node, reason, StopCause.Abandoned):
                 found = self._find_own(node)
                 found.loop_handle.run_sync(found.abandon, reason)
-                return partial(has_recorded_end, found)
+                return lambda: found.has_recorded_end
             case CancelCall(node, reason):
                 found = self._find_own(node)
                 found.cancel(reason)
-                return partial(has_recorded_end, found)
+                return lambda: found.has_recorded_end
             case PauseCall(node, reason, id):
                 found = self._find_own(node)
                 found.loop_handle.run_sync(pause_node, found, reason, id)

@@ -29,7 +29,7 @@ from treefold.runtime.cluster.insisting import RETRY, insist
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
 from treefold.runtime.durable.drive_journal import DriveJournal
-from treefold.runtime.durable.inbox import IsComplete, has_recorded_end
+from treefold.runtime.durable.inbox import IsComplete
 from treefold.runtime.durable.shared_trees import SharedTrees
 from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.durable.worker_settings import WorkerSettings
@@ -247,6 +247,10 @@ class Runs:
 
         All others are executed as those that arrive later.
         """
+
+        def root_has_ended() -> bool:
+            return root.has_recorded_end
+
         for message in messages:
             is_complete: IsComplete | None = None
             with suppress(InvalidValueError):
@@ -254,7 +258,7 @@ class Runs:
                     case CancelCall(root.id, reason, cause) if kind is CancelCall:
                         stop = cause if cause is StopCause.Abandoned else StopCause.Cancelled
                         root.cancel_on_loop(reason, cause=stop)
-                        is_complete = partial(has_recorded_end, root)
+                        is_complete = root_has_ended
                     case PauseCall(root.id, reason, command) if kind is PauseCall:
                         pause_node(root, reason, command)
                     case _:

@@ -32,7 +32,6 @@ from treefold.core.errors import (
     UnknownQuestionError,
 )
 from treefold.core.store import Message, nonblocking
-from treefold.runtime.calls.node import CallNode
 from treefold.runtime.durable.journal_writer import JournalWriter
 
 log = logging.getLogger(__name__)
@@ -187,15 +186,6 @@ class Inbox:
             self._executed.update(dict.fromkeys(found, self._journal.mark()))
         finally:
             self._claims.discard(claim)
-
-
-def has_recorded_end(node: CallNode) -> bool:
-    """Whether a call that was cancelled by a message has ended, and that is durable.
-
-    If its journal is closed, it may have been ended without a record, for others to resume.
-    """
-    journal = node.tree.journal
-    return node.has_ended and journal is not None and not journal.is_closed
 
 
 def _command_in(message: Message) -> Command | None:

@@ -26,6 +26,7 @@ from treefold.core.commands import (
 )
 from treefold.core.edit import Edit, edit_as_data
 from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageError
+from treefold.core.events import QuestionSettled
 from treefold.core.fact import replace
 from treefold.core.forking import fitting_response
 from treefold.core.frames import INTERRUPTED, Frame
@@ -35,6 +36,7 @@ from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
 from treefold.core.views import NodeView
 from treefold.runtime.durable.journal_events import JournalEvents
+from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.durable.unwritten import write_calls, write_trees
 from treefold.runtime.observe.observed_tree import ObservedTree, unknown_node
 from treefold.runtime.observe.poll import Poll
@@ -257,8 +259,13 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
     # Commands
 
-    def answer(self, id: str, text: Any = "", *, args: Mapping[str, Any] | None = None) -> None:
+    def answer(
+        self, id: str, text: Any = "", *, args: Mapping[str, Any] | None = None, token: str = ""
+    ) -> None:
         """Answer the question with this id, as ``Runtime.answer`` does.
+
+        A program that does not know whether its answer was taken may give it again with the same
+        *token*, a unique text: it is one answer.
 
         Raises:
             UnknownQuestionError: there is no such question, or it has been answered.
@@ -266,6 +273,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """
         questions = {question.id: question for question in self._store.questions()}
         if id not in questions:
+            if token and self._is_taken(id, token):
+                return
             known = ", ".join(questions) or "none"
             raise UnknownQuestionError(
                 f"no question {id!r} waits for an answer (it may have been answered already);"
@@ -273,11 +282,24 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             )
         answer = questions[id].checked(text, args)
         said = text if questions[id].form is None else answer.text
-        command = AnswerQuestion(id, said, None if args is None else {**args})
+        token = token or _new_id()
+        command = AnswerQuestion(id, said, None if args is None else {**args}, token)
         body = write_command(command, "what is in an answer")
         self._note_refusals()
-        if not self._store.post(body, question=id):
+        # The reply to the first attempt may be lost, and the answer be taken before the second.
+        if not self._store.post(body, question=id) and not self._is_taken(id, token):
             raise UnknownQuestionError(f"question {id!r} has been answered already")
+
+    def _is_taken(self, id: str, token: str) -> bool:
+        """Whether the answer with this token was posted, or is the one that was taken."""
+        posted = [one for one in self._posted() if isinstance(one, AnswerQuestion)]
+        if any((one.id, one.token) == (id, token) for one in posted):
+            return True
+        node, _, _ = id.partition("-")
+        tree = self._find(int(node)) if node.isdecimal() else None
+        events = () if tree is None else read_events(self._store, tree, long_texts=False)
+        settled = [event for event in events if isinstance(event, QuestionSettled)]
+        return any(one.id == id and one.answer and one.answer.token == token for one in settled)
 
     def refusal(self, id: str | int) -> str | None:
         """Return why the program refused the last answer to a question that was posted here.
