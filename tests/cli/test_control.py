@@ -343,8 +343,9 @@ def test_whoever_resumes_a_run_that_is_cancelled_meanwhile_is_told(path: Path, d
     driver = drive("deploy")
     asked(path)
     act(path, "pause", "1")
-    os.kill(driver.pid, signal.SIGSTOP)
     with SqliteStore(path) as store, ThreadPoolExecutor(1) as thread:
+        wait(lambda: not store.inbox())
+        os.kill(driver.pid, signal.SIGSTOP)
         try:
             act(path, "cancel", "1", "--wait", "0")
             resuming = thread.submit(act, path, "resume", "1")
