@@ -5,6 +5,7 @@ only. Times are seconds since the epoch.
 """
 
 from collections.abc import Mapping
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
@@ -68,6 +69,12 @@ class BudgetAbove(Fact, frozen=True):
     name: str  # of its account in the store
     node: int | None  # whose it is; None: the runtime's
     budget: Budget
+    # A tree of which a part was paid from it before its account was in the store, and what was
+    # paid; 0 if that has not been counted yet.
+    history: int = 0
+    calls: int = 0
+    tokens: int = 0
+    usd: Decimal = Decimal(0)
 
 
 class CallOptions(Fact, frozen=True):

@@ -39,7 +39,7 @@ from treefold.core.fact import (
 from treefold.core.json_form import kinds_of
 from treefold.core.store import Call, Entry
 from treefold.core.usage import NO_USAGE
-from treefold.core.value_codec import QUOTED_TAG, ValueDecoder, ValueEncoder
+from treefold.core.value_codec import QUOTED_TAG, ValueDecoder, ValueEncoder, texts_in
 
 assert agent_events  # its classes are events, too
 _KINDS: Final[dict[str, type[Event]]] = {
@@ -135,6 +135,15 @@ def events_of(entries: Iterable[Entry], text_of: Callable[[str], str]) -> list[E
     """
     decoder = ValueDecoder(text_of)
     return [_event_of(entry, decoder) for entry in entries]
+
+
+def hashes_in(entry: Entry) -> set[str]:
+    """Return the hashes of the long texts that *entry* refers to.
+
+    Raises:
+        ValueError: its body is damaged.
+    """
+    return {hash for line in entry.body.split("\n") for hash in texts_in(json.loads(line))}
 
 
 def _event_of(entry: Entry, decoder: ValueDecoder) -> Event:

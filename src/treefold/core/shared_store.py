@@ -277,6 +277,22 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         """
         ...
 
+    def entries_around(self, call: int, *, leaving_out: Collection[str] = ()) -> list[Entry]:
+        """Return the entries of a call, of all calls below it, and of those above it.
+
+        Entries of the calls above, if they are of the kinds *leaving_out*, are not returned. All
+        are in the order of their positions.
+        """
+        ...
+
+    def places(self, trees: Collection[int]) -> dict[int, int]:
+        """Return the position of the last entry of each of these trees, by tree."""
+        ...
+
+    def texts(self, tree: int, *, hashes: Collection[str] | None = None) -> dict[str, str]:
+        """Return the long texts of a tree by hash: all, or those with *hashes* that it has."""
+        ...
+
     def text(self, hash: str, *, tree: int | None = None) -> str:
         """Return the long text with this hash; it is found sooner in a given *tree*.
 

@@ -380,6 +380,46 @@ class SharedStoreSuite(StoreSuite):  # noqa: PLR0904 - a test for each sentence 
             assert store.post_to(3, "for the tree")
             assert set(store.inbox_of([1, 2, 3])) == {1, 2}
 
+    def test_the_entries_around_a_call_leave_out_its_siblings(self) -> None:
+        with self._worker() as store:
+            entries = [
+                called(1),
+                called(2, tree=1, parent=1, key="a"),
+                called(3, tree=1, parent=1, key="b"),
+                noted(1, 2),
+                called(4, tree=1, parent=2),
+                noted(2, 2, tree=1),
+                noted(4, 2, tree=1),
+                noted(3, 2, tree=1),
+                ended(4, 3, tree=1),
+            ]
+            store.append_batches([Batch(ownership=_own(1), entries=entries)])
+            noting = noted(1, 2).kind
+            read = [store.entries_around(2), store.entries_around(2, leaving_out=[noting])]
+            assert [[one.seq for one in found] for found in read] == [
+                [1, 2, 4, 5, 6, 7, 9],
+                [1, 2, 5, 6, 7, 9],
+            ]
+            every = store.entries(1)
+            assert read[0] == [one for one in every if one.node != 3]
+            assert store.entries_around(1, leaving_out=[noting]) == every
+            assert [one.seq for one in store.entries_around(4)] == [1, 2, 4, 5, 6, 7, 9]
+            assert store.entries_around(5) == []
+
+    def test_the_last_places_of_several_trees_are_read_at_once(self) -> None:
+        with self._worker() as store:
+            store.append_batches([_new(called(1), noted(1, 2)), _new(called(2))])
+            assert store.places([1, 2, 3]) == {1: 2, 2: 1}
+            assert store.places([]) == {}
+
+    def test_some_long_texts_of_a_tree_are_read_at_once(self) -> None:
+        with self._worker() as store:
+            first = [called(1), noted(1, 2, "one", hash="01"), noted(1, 3, "two", hash="02")]
+            store.append_batches([_new(*first), _new(called(2), noted(2, 2, "three", hash="03"))])
+            assert store.texts(1, hashes=["02", "03", "04"]) == {"02": "two"}
+            assert store.texts(1, hashes=[]) == {}
+            assert store.texts(1) == {"01": "one", "02": "two"}
+
     def test_a_drive_is_not_parked_if_a_call_that_it_awaits_has_ended(self) -> None:
         with self._worker() as store, self._worker(store) as far:
             remote = self._call_remotely(store, far)

@@ -21,6 +21,7 @@ from treefold.stores.postgres.rows import (
     call_of_row,
     decode_text,
     encode_text,
+    entries_around_call,
     entries_of_rows,
     entry_of_row,
     pack_hash,
@@ -30,6 +31,26 @@ from treefold.stores.rows import runs_of_rows
 
 _MAX_INTEGER: Final = 2**63 - 1  # in PostgreSQL
 
+# The call and those below it, and those above it; a call above that a fork only shares has no row.
+_AROUND: Final = f"""
+    WITH RECURSIVE below AS (
+        SELECT id FROM nodes WHERE id = %(call)s
+        UNION ALL SELECT nodes.id FROM below JOIN nodes ON nodes.parent = below.id
+    ), above AS (
+        SELECT parent AS id FROM nodes WHERE id = %(call)s
+        UNION SELECT tree FROM nodes WHERE id = %(call)s AND tree <> id
+        UNION SELECT nodes.parent FROM above JOIN nodes ON nodes.id = above.id
+    ), wanted AS (
+        SELECT id, true AS is_below FROM below UNION ALL SELECT id, false FROM above
+    )
+    SELECT is_below, {EVENT}, {CALL}
+    FROM wanted JOIN events ON events.node = wanted.id
+    LEFT JOIN nodes ON n = 1 AND nodes.id = events.node
+    WHERE is_below OR kind <> ALL (%(kinds)s::text[])
+    ORDER BY place
+"""
+_TEXTS: Final = "SELECT hash, text, crc FROM texts WHERE tree = %s"
+_SOME_TEXTS: Final = f"{_TEXTS} AND hash = ANY (%s::bytea[])"
 _TEXT: Final = "SELECT text, crc FROM texts WHERE tree = %s AND hash = %s"
 # There is no index of hashes alone, which every text would pay for; a search in each tree is quick.
 _ANY_TEXT: Final = """
@@ -130,9 +151,23 @@ class JournalReader:  # noqa: PLR0904 - each is one query
         with self._reporting_damage():
             return entries_of_rows(rows, after)
 
-    def texts(self, tree: int) -> dict[str, str]:
-        search = "SELECT hash, text, crc FROM texts WHERE tree = %s"
-        rows = self._pool.fetch(search, (tree,), binary=True)
+    def entries_around(self, call: int, leaving_out: Collection[str]) -> list[Entry]:
+        values = {"call": call, "kinds": [encode_text(kind) for kind in leaving_out]}
+        rows = self._pool.fetch(statement(_AROUND), values)
+        with self._reporting_damage():
+            return entries_around_call(rows)
+
+    def places(self, trees: Collection[int]) -> dict[int, int]:
+        search = "SELECT node, last FROM drives WHERE node = tree AND node = ANY (%s::bigint[])"
+        rows: list[Any] = self._pool.fetch(search, (list(trees),))
+        return dict(rows)
+
+    def texts(self, tree: int, hashes: Collection[str] | None) -> dict[str, str]:
+        if hashes is None:
+            rows = self._pool.fetch(_TEXTS, (tree,), binary=True)
+        else:
+            packed = [pack_hash(hash) for hash in hashes]
+            rows = self._pool.fetch(_SOME_TEXTS, (tree, packed), binary=True)
         unpacked = [(unpack_hash(hash), text, crc) for hash, text, crc in rows]
         with self._reporting_damage():
             return {hash: _decoded(hash, text, crc) for hash, text, crc in unpacked}

@@ -208,8 +208,14 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
         return self._reader.entries(tree, after)
 
-    def texts(self, tree: int) -> dict[str, str]:
-        return self._reader.texts(tree)
+    def entries_around(self, call: int, *, leaving_out: Collection[str] = ()) -> list[Entry]:
+        return self._reader.entries_around(call, leaving_out)
+
+    def places(self, trees: Collection[int]) -> dict[int, int]:
+        return self._reader.places(trees)
+
+    def texts(self, tree: int, *, hashes: Collection[str] | None = None) -> dict[str, str]:
+        return self._reader.texts(tree, hashes)
 
     def text(self, hash: str, *, tree: int | None = None) -> str:
         return self._reader.text(hash, tree)
