@@ -34,8 +34,10 @@ class CountingStore(PostgresStore):
     def entries_around(self, call: int, *, leaving_out: Collection[str] = ()) -> list[Entry]:
         return self._count(super().entries_around(call, leaving_out=leaving_out))
 
-    def questions(self, *, answered: bool = False) -> list[Question]:
-        found = super().questions(answered=answered)
+    def questions(
+        self, *, answered: bool = False, node: int | None = None, limit: int | None = None
+    ) -> list[Question]:
+        found = super().questions(answered=answered, node=node, limit=limit)
         self.questions_read += len(found)
         return found
 

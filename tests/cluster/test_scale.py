@@ -142,3 +142,17 @@ def test_the_end_of_a_tree_is_noticed_without_notification_while_others_are_anno
     finally:
         over.set()
         talking.join()
+
+
+def test_an_answer_reads_the_questions_of_its_call_alone(workers: Workers):
+    asker, store = workers(ASK), CountingStore(workers.url)
+    other = workers(ASK, store=store)
+    nodes = asking(asker, FEW)
+    with attach(store) as observer:
+        eventually(lambda: len(observer.questions()) == FEW, "all questions")
+        asked = {question.node_id: question.id for question in observer.questions()}
+        store.questions_read = 0
+        other.answer(asked[nodes[0].id], "one")
+        observer.answer(asked[nodes[1].id], "two")
+        assert store.questions_read == 2
+    assert [node.result(PATIENCE) for node in nodes[:2]] == ["one", "two"]

@@ -318,11 +318,11 @@ class Worker:
 
     def answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None:
         """Answer a question of any tree; the process that runs the tree settles it."""
-        local = [one for one in self._board.questions() if one.id == id]
-        if local and local[0].key == QuestionKey.Journal:
+        local = self._board.find(id)
+        if local is not None and local.key == QuestionKey.Journal:
             self._board.answer(id, text, args)
             return
-        if local:
+        if local is not None:
             # Others must be able to see it, so that one answer wins.
             self._recovery.journal.flush()
         self._observer.answer(id, text, args=args)

@@ -29,7 +29,7 @@ from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageE
 from treefold.core.fact import replace
 from treefold.core.forking import fitting_response
 from treefold.core.frames import INTERRUPTED, Frame
-from treefold.core.question import Question, QuestionKind
+from treefold.core.question import Question, QuestionKind, asking_node
 from treefold.core.shared_store import is_shared
 from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
@@ -43,6 +43,7 @@ from treefold.runtime.trees.watch import Watch
 from treefold.stores.opening import open_store
 
 _UNDER_WAY: Final = (NodeState.Waiting.value, NodeState.Running.value)
+_LISTED: Final = 20  # ids of questions in a message
 _KEPT: Final = 32  # trees that stay in memory, the most recently used ones
 
 
@@ -250,9 +251,12 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             if not tree.parked and not tree.driven and (tree.started is not None or is_exclusive)
         }
 
-    def questions(self) -> list[Question]:
-        """Return the open questions, oldest first, without those whose answer has been posted."""
-        return self._store.questions()
+    def questions(self, *, node: int | None = None, limit: int | None = None) -> list[Question]:
+        """Return the open questions, oldest first, without those whose answer has been posted.
+
+        With the id of a *node* only those of this call, and not more than *limit*.
+        """
+        return self._store.questions(node=node, limit=limit)
 
     # Commands
 
@@ -263,12 +267,14 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             UnknownQuestionError: there is no such question, or it has been answered.
             InvalidValueError: the answer is not valid for it; the question stays open.
         """
-        questions = {question.id: question for question in self._store.questions()}
+        node = asking_node(id)
+        asked = [] if node is None else self._store.questions(node=node)
+        questions = {question.id: question for question in asked}
         if id not in questions:
-            known = ", ".join(questions) or "none"
+            known = [question.id for question in asked or self._store.questions(limit=_LISTED + 1)]
             raise UnknownQuestionError(
                 f"no question {id!r} waits for an answer (it may have been answered already);"
-                f" open: {known}"
+                f" open: {_listed(known)}"
             )
         answer = questions[id].checked(text, args)
         said = text if questions[id].form is None else answer.text
@@ -463,6 +469,11 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         if found is None and write_calls(store, [id]):
             found = store.find(node=id)
         return found
+
+
+def _listed(questions: Sequence[str]) -> str:
+    more = ", ..." if len(questions) > _LISTED else ""
+    return f"{', '.join(questions[:_LISTED])}{more}" if questions else "none"
 
 
 def _named(view: NodeView) -> str:

@@ -112,12 +112,12 @@ _ASKED: Final = f"""
     SELECT {_PENDING_ROW}, {EVENT}
     FROM questions LEFT JOIN events USING (tree, place)
 """
-_QUESTIONS: Final = f"""
-    {_ASKED}
-    WHERE asks
-        AND (%s OR NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id))
-    ORDER BY questions.number
+_IN_ORDER: Final = """
+    AND (%(answered)s OR NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id))
+    ORDER BY questions.number LIMIT %(limit)s
 """
+_QUESTIONS: Final = f"{_ASKED} WHERE asks {_IN_ORDER}"
+_QUESTIONS_OF_CALL: Final = f"{_ASKED} WHERE asks AND questions.node = %(node)s {_IN_ORDER}"
 _PENDING: Final = f"{_ASKED} WHERE tree = %s AND asks ORDER BY questions.number"
 _TIMERS: Final = f"""
     SELECT {_PENDING_ROW} FROM questions WHERE due > %s AND due <= %s ORDER BY due LIMIT %s
@@ -251,8 +251,10 @@ class JournalReader:  # noqa: PLR0904 - each is one query
     def last(self) -> int:
         return self._pool.fetch(_LAST)[0][0]
 
-    def questions(self, *, answered: bool) -> list[Question]:
-        return self._asked(self._pool.fetch(statement(_QUESTIONS), (answered,)))
+    def questions(self, *, answered: bool, node: int | None, limit: int | None) -> list[Question]:
+        search = _QUESTIONS if node is None else _QUESTIONS_OF_CALL
+        values = {"answered": answered, "node": node, "limit": limit}
+        return self._asked(self._pool.fetch(statement(search), values))
 
     def timers(self, after: float, until: float, limit: int | None) -> list[tuple[float, int]]:
         rows = self._pool.fetch(statement(_TIMERS), (after, until, limit))

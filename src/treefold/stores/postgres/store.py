@@ -249,8 +249,10 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     def last(self) -> int:
         return self._reader.last()
 
-    def questions(self, *, answered: bool = False) -> list[Question]:
-        return self._reader.questions(answered=answered)
+    def questions(
+        self, *, answered: bool = False, node: int | None = None, limit: int | None = None
+    ) -> list[Question]:
+        return self._reader.questions(answered=answered, node=node, limit=limit)
 
     def timers(
         self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None
