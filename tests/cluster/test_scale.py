@@ -23,7 +23,10 @@ from treefold import (
     UserText,
     attach,
 )
+from treefold.core.shared_store import Batch, Ticket
+from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.testing.store_suite import called
 
 FEW, MANY = 10, 40
 
@@ -156,3 +159,30 @@ def test_an_answer_reads_the_questions_of_its_call_alone(workers: Workers):
         observer.answer(asked[nodes[1].id], "two")
         assert store.questions_read == 2
     assert [node.result(PATIENCE) for node in nodes[:2]] == ["one", "two"]
+
+
+@pytest.mark.parametrize("any_engine", ["none", "procrastinate"], indirect=True)
+def test_a_queue_that_nobody_serves_does_not_keep_answered_trees_from_continuing(
+    any_workers: Workers,
+):
+    with PostgresStore(any_workers.url) as store:
+        first, _ = store.reserve(250, 250)
+        for node in range(first, first + 250):
+            ticket = Ticket(node=node, queue="nobody")
+            batch = Batch(ownership=None, entries=[called(node)], tickets=[ticket])
+            store.append_batches([batch])
+    before = any_workers(ASK)
+    node = before.invoke(ASK, {"n": 1})
+    with attach(any_workers.url) as observer:
+        eventually(observer.questions, "the question")
+        any_workers.close(before)
+        any_workers(ASK)
+
+        def is_given_up() -> bool:
+            [row] = [row for row in observer.trees() if row.id == node.id]
+            return row.parked and not row.driven
+
+        eventually(is_given_up, "parking")
+        [question] = observer.questions()
+        observer.answer(question.id, "this")
+        eventually(lambda: observer.get_view(node.id).state is NodeState.Success, "the end")

@@ -393,8 +393,19 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         """
         ...
 
-    def owed(self, limit: int, *, older_than: float = 0.0) -> list[Ticket]:
-        """Return drives that were wanted for so many seconds, and have no living owner."""
+    def owed(
+        self,
+        limit: int,
+        *,
+        older_than: float = 0.0,
+        queues: Collection[str] = (),
+        after: int | None = None,
+    ) -> list[Ticket]:
+        """Return drives that were wanted for so many seconds, and have no living owner.
+
+        They are those of these *queues*, or of all, by priority and age. With *after*, they are
+        those with a higher id than that, by rising ids.
+        """
         ...
 
     def depth(self, queues: Collection[str] = ()) -> Owed:

@@ -511,6 +511,24 @@ class SharedStoreSuite(StoreSuite):  # noqa: PLR0904 - a test for each sentence 
             assert depth.count == 4
             assert 0 < depth.oldest < 3000
 
+    def test_what_is_owed_is_read_by_queue_and_in_pages(self) -> None:
+        with self._worker() as store:
+            tickets = [
+                Ticket(node=node, queue=queue, priority=priority)
+                for node, queue, priority in ((1, "cpu", 0), (2, "gpu", 0), (3, "gpu", 5))
+            ]
+            for ticket in tickets:
+                batch = Batch(ownership=None, entries=[called(ticket.node)], tickets=[ticket])
+                store.append_batches([batch])
+            first, second, third = tickets
+            assert store.owed(10, queues=["gpu"]) == [third, second]
+            assert store.owed(1, queues=["gpu", "cpu"]) == [third]
+            assert store.owed(10, queues=["tpu"]) == []
+            assert store.owed(2, after=0) == [first, second]
+            assert store.owed(2, after=2) == [third]
+            assert store.owed(10, queues=["gpu"], after=0) == [second, third]
+            assert store.owed(10, queues=["gpu"], after=0, older_than=3000) == []
+
     def test_workers_are_listed_until_they_leave(self) -> None:
         with self._shared() as store, self._shared(store) as other:
             info = WorkerInfo(

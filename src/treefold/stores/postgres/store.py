@@ -141,8 +141,15 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     def reserve(self, nodes: int, trees: int = 0) -> tuple[int, int]:
         return self._membership.reserve(nodes, trees)
 
-    def owed(self, limit: int, *, older_than: float = 0.0) -> list[Ticket]:
-        return self._membership.owed(limit, older_than)
+    def owed(
+        self,
+        limit: int,
+        *,
+        older_than: float = 0.0,
+        queues: Collection[str] = (),
+        after: int | None = None,
+    ) -> list[Ticket]:
+        return self._membership.owed(limit, older_than, queues, after)
 
     def depth(self, queues: Collection[str] = ()) -> Owed:
         return self._membership.depth(queues)
