@@ -14,18 +14,20 @@ class CountingStore(PostgresStore):
 
     Attributes:
         read: how many entries were returned.
-        readings: how often entries were read.
+        vain: how often entries were asked for and there were none.
+        useful: how often there were some.
         questions_read: how many questions were returned.
         beats: how many heartbeats were sent.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
-        self.read = self.readings = self.questions_read = self.beats = 0
+        self.read = self.vain = self.useful = self.questions_read = self.beats = 0
 
     def _count(self, entries: list[Entry]) -> list[Entry]:
         self.read += len(entries)
-        self.readings += 1
+        self.vain += not entries
+        self.useful += bool(entries)
         return entries
 
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:

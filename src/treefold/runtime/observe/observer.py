@@ -211,7 +211,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """
         tree = self._tree_of(id)
         frames = tree.stack(id)
-        if tree.id not in self.interrupted():
+        if not self._is_interrupted(tree.id):
             return frames
         return [
             replace(frame, state=INTERRUPTED) if frame.state in _UNDER_WAY else frame
@@ -243,12 +243,19 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             self._interrupted = position, found
         return found
 
+    def _is_interrupted(self, tree: int) -> bool:
+        store = self._store
+        if not is_shared(store):
+            return tree in self.interrupted()
+        # The others need not be read for that.
+        rows = store.trees(after=tree - 1, limit=1, open=True)
+        return any(_is_stopped(row, store) for row in rows if row.id == tree)
+
     def _find_interrupted(self, store: Store) -> dict[int, float]:
-        is_exclusive = not is_shared(store)
         return {
-            tree.id: tree.last or tree.started or 0.0
-            for tree in store.trees(open=True)
-            if not tree.parked and not tree.driven and (tree.started is not None or is_exclusive)
+            row.id: row.last or row.started or 0.0
+            for row in store.trees(open=True)
+            if _is_stopped(row, store)
         }
 
     def questions(self, *, node: int | None = None, limit: int | None = None) -> list[Question]:
@@ -469,6 +476,12 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         if found is None and write_calls(store, [id]):
             found = store.find(node=id)
         return found
+
+
+def _is_stopped(row: TreeRow, store: Store) -> bool:
+    """Whether a process left an open tree when it ended."""
+    has_begun = row.started is not None or not is_shared(store)
+    return not row.parked and not row.driven and has_begun
 
 
 def _listed(questions: Sequence[str]) -> str:

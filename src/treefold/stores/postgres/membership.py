@@ -38,9 +38,11 @@ _OWED_IN_QUEUES: Final = f"""
     {_OWED_COLUMNS} AND queue = ANY (%(queues)s::text[])
     ORDER BY priority DESC, since, node LIMIT %(limit)s
 """
+# There are far more drives than are owed: sums keep the server from reading them in the order of
+# their ids.
 _OWED_AFTER: Final = f"""
     {_OWED_COLUMNS} AND (%(queues)s::text[] = '{{}}' OR queue = ANY (%(queues)s::text[]))
-    AND node > %(after)s ORDER BY node LIMIT %(limit)s
+    AND node + 0 > %(after)s ORDER BY node + 0 LIMIT %(limit)s
 """
 _DEPTH: Final = """
     SELECT count(*),

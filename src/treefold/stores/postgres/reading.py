@@ -32,20 +32,31 @@ from treefold.stores.rows import runs_of_rows
 _MAX_INTEGER: Final = 2**63 - 1  # in PostgreSQL
 
 # The call and those below it, and those above it; a call above that a fork only shares has no row.
+# The server cannot know how few these are: with OFFSET 0 it looks up each by its index.
 _AROUND: Final = f"""
     WITH RECURSIVE below AS (
         SELECT id FROM nodes WHERE id = %(call)s
-        UNION ALL SELECT nodes.id FROM below JOIN nodes ON nodes.parent = below.id
+        UNION ALL
+        SELECT called.id FROM below CROSS JOIN LATERAL (
+            SELECT id FROM nodes WHERE nodes.parent = below.id OFFSET 0
+        ) AS called
     ), above AS (
         SELECT parent AS id FROM nodes WHERE id = %(call)s
         UNION SELECT tree FROM nodes WHERE id = %(call)s AND tree <> id
-        UNION SELECT nodes.parent FROM above JOIN nodes ON nodes.id = above.id
+        UNION
+        SELECT caller.parent FROM above CROSS JOIN LATERAL (
+            SELECT parent FROM nodes WHERE nodes.id = above.id OFFSET 0
+        ) AS caller
     ), wanted AS (
         SELECT id, true AS is_below FROM below UNION ALL SELECT id, false FROM above
     )
     SELECT is_below, {EVENT}, {CALL}
-    FROM wanted JOIN events ON events.node = wanted.id
-    LEFT JOIN nodes ON n = 1 AND nodes.id = events.node
+    FROM wanted CROSS JOIN LATERAL (
+        SELECT * FROM events WHERE events.node = wanted.id OFFSET 0
+    ) AS events
+    LEFT JOIN LATERAL (
+        SELECT * FROM nodes WHERE n = 1 AND nodes.id = events.node OFFSET 0
+    ) AS nodes ON true
     WHERE is_below OR kind <> ALL (%(kinds)s::text[])
     ORDER BY place
 """
@@ -59,22 +70,34 @@ _ANY_TEXT: Final = """
     ) AS found
     WHERE drives.node = drives.tree LIMIT 1
 """
+# What is open is looked for in the trees of the page only: there may be any number of others.
 _TREES: Final = f"""
-    WITH open_nodes AS MATERIALIZED (
-        SELECT id, tree, parent, idles FROM nodes WHERE open AND tree > %(after)s
+    WITH page AS MATERIALIZED (
+        SELECT id AS tree FROM nodes
+        WHERE parent = 0 AND id > %(after)s AND (
+            %(open)s::boolean IS NULL
+            OR EXISTS (SELECT 1 FROM nodes AS one WHERE one.open AND one.tree = nodes.id) = %(open)s
+        )
+        ORDER BY id LIMIT %(limit)s
+    ),
+    open_nodes AS MATERIALIZED (
+        SELECT id, tree, parent, idles FROM page JOIN nodes USING (tree) WHERE nodes.open
     ),
     parked AS (
         SELECT tree, bool_and(
-            id IN (SELECT node FROM questions)
+            EXISTS (SELECT 1 FROM questions WHERE questions.node = open_nodes.id)
             OR (idles AND id IN (SELECT parent FROM open_nodes))
         ) AS parked
         FROM open_nodes GROUP BY tree
     ),
-    asleep AS (SELECT tree, min(due) AS until FROM questions WHERE NOT asks GROUP BY tree)
+    asleep AS (
+        SELECT tree, min(due) AS until FROM page JOIN questions USING (tree)
+        WHERE NOT asks GROUP BY tree
+    )
     SELECT {CALL}, state, ended, state_crc, started, started_crc,
         parked.tree IS NOT NULL, coalesce(parked.parked, false), workers.name, newest.at,
         asleep.until
-    FROM nodes
+    FROM page JOIN nodes ON nodes.id = page.tree
     LEFT JOIN parked ON parked.tree = nodes.id
     LEFT JOIN asleep ON asleep.tree = parked.tree
     LEFT JOIN drives ON drives.node = nodes.id AND parked.tree IS NOT NULL
@@ -84,9 +107,7 @@ _TREES: Final = f"""
         SELECT at FROM events WHERE events.tree = parked.tree AND at IS NOT NULL
         ORDER BY place DESC LIMIT 1
     ) AS newest ON true
-    WHERE nodes.parent = 0 AND nodes.id > %(after)s
-        AND (%(open)s::boolean IS NULL OR (parked.tree IS NOT NULL) = %(open)s)
-    ORDER BY nodes.id LIMIT %(limit)s
+    ORDER BY nodes.id
 """
 _FIND: Final = f"""
     SELECT tree, {CALL} FROM nodes WHERE id = %s UNION ALL
