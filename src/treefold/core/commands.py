@@ -18,11 +18,15 @@ Names = tuple[str, ...]
 
 
 class AnswerQuestion(Fact, frozen=True, tag_field="do", tag="answer"):
-    """Answer a question; *args* are edited arguments."""
+    """Answer a question; *args* are edited arguments.
+
+    The answer is recorded with its *token*, by which its sender knows that it was taken.
+    """
 
     id: str
     text: str
     args: Mapping[str, Any] | None = None
+    token: str = ""
 
     @property
     def key(self) -> str:
@@ -56,6 +60,12 @@ class PauseCall(Fact, frozen=True, tag_field="do", tag="pause"):
 
     node: int
     reason: str
+    id: str = ""  # the question that it asks has it, so that it asks once
+
+    @property
+    def key(self) -> str:
+        """What a refusal names it by."""
+        return f"#pause {self.id}"
 
 
 class ResumeCall(Fact, frozen=True, tag_field="do", tag="resume"):
@@ -63,18 +73,25 @@ class ResumeCall(Fact, frozen=True, tag_field="do", tag="resume"):
 
     What is meant depends on what the sender saw. Without *ended*, a call that has ended meanwhile
     stays as it is: a pause, a resume and a cancellation that arrive together must not end in a fork
-    that does the work once more.
+    that does the work once more. What is paused later than the sender looked stays paused.
+
+    Attributes:
+        without: guards that a person leaves off.
+        ended: the sender saw that it had ended: it is to continue in a fork.
+        paused: the questions that the sender saw, and the pauses that were posted by then.
     """
 
     node: int
     budget: Budget | None = None
-    without: Names = ()  # guards that a person leaves off
-    ended: bool = False  # the sender saw that it had ended: it is to continue in a fork
+    without: Names = ()
+    ended: bool = False
+    paused: Names = ()
+    id: str = ""
 
     @property
     def key(self) -> str:
         """What a refusal names it by."""
-        return f"#resume {self.node}"
+        return f"#resume {self.id}"
 
 
 class ForkTree(Fact, frozen=True, tag_field="do", tag="fork"):
@@ -109,14 +126,17 @@ def write_command(command: Command, what: str = "a command") -> str:
     """Return the body of a message with *command*.
 
     Raises:
-        InvalidValueError: it has a value without a JSON form; the message names *what*.
+        InvalidValueError: it cannot be read again; the message names *what*.
     """
     fields = {"do": tag_of(type(command)), **msgspec.structs.asdict(command)}
     try:
         # Unlike msgspec, the json module does not make lists of sets, or texts of times.
-        return json.dumps(fields, default=_plain)
+        body = json.dumps(fields, default=_plain)
+        # Whoever reads it can only drop what is no command, and nobody would be told.
+        read_command(body)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(f"{what} has to be JSON: {error}") from error
+    return body
 
 
 def _plain(value: Any) -> Any:

@@ -66,6 +66,7 @@ class Question(Fact, frozen=True, kw_only=True):
         to: who is asked, a name of your own.
         escalations: who is asked later, in the order of time.
         key: identifies the question among those of its call, also after a restart.
+        command: the id of the command by which another process has paused the call.
         notified: whether ``Runtime(notify=...)`` was called for it.
         deadline: when the call that asks, or one above it, is stopped.
 
@@ -93,6 +94,7 @@ class Question(Fact, frozen=True, kw_only=True):
     to: str = ""
     escalations: tuple[Escalation, ...] = ()
     key: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""
+    command: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""
     notified: Annotated[bool, HIDDEN, UNCOMPARED] = False
     deadline: Annotated[float | None, HIDDEN, UNCOMPARED] = None
 
@@ -141,9 +143,13 @@ class Question(Fact, frozen=True, kw_only=True):
         """
         if self.form is not None and args is None:
             return Answer(self._filled(self.form, text))
-        if not isinstance(text, str) or not isinstance(args, Mapping | None):
+        if (
+            not isinstance(text, str)
+            or not isinstance(args, Mapping | None)
+            or not all(isinstance(name, str) for name in args or ())
+        ):
             raise InvalidValueError(
-                f"the answer to a question must be a str, and args a mapping or None, got"
+                f"the answer to a question must be a str, and args a mapping of names or None, got"
                 f" {text!r} and {args!r}"
             )
         if self.kind is QuestionKind.Approval:
@@ -204,6 +210,7 @@ class Answer(Fact, frozen=True):
     reason: str = ""  # the text after the choice and a colon
     args: Mapping[str, Any] | None = None  # edited arguments
     expired: bool = False  # no person answered in time; *text* is the default, if there was one
+    token: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""  # of the command with it
 
 
 class QuestionKey(StrEnum):

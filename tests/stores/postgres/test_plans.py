@@ -18,11 +18,11 @@ FEW: Final = 100
 MANY: Final = 2000
 PAGE: Final = {"after": 0, "limit": 5, "open": None}
 STATEMENTS: Final[dict[str, tuple[str, Mapping[str, Any]]]] = {
-    "a page of trees": (reading._TREES, PAGE),
-    "a page of open trees": (reading._TREES, PAGE | {"open": True}),
+    "a page of trees": (reading.TREES, PAGE),
+    "a page of open trees": (reading.TREES, PAGE | {"open": True}),
     "a sweep": ("SELECT * FROM owed", {}),
-    "a call": (reading._AROUND, {"call": 2, "kinds": []}),
-    "the highest ids": (reading._HIGHEST, {}),
+    "a call": (reading.AROUND, {"call": 2, "kinds": []}),
+    "the highest ids": (reading.HIGHEST, {}),
 }
 _READ: Final = """
     SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))

@@ -19,6 +19,7 @@ from treefold.core.errors import (
     ClosedError,
     FencedError,
     IllegalTransitionError,
+    InvalidValueError,
     TooLargeError,
     UsageError,
 )
@@ -186,6 +187,15 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
         return self.stage >= ENDING
 
     @property
+    def has_recorded_end(self) -> bool:
+        """Whether it has ended, and that is durable.
+
+        Calls are ended without a record, for others to resume, once their journal is closed.
+        """
+        journal = self.tree.journal
+        return self.has_ended and journal is not None and not journal.is_closed
+
+    @property
     def is_under_way(self) -> bool:
         """Whether it has been started by this process and has not ended."""
         return REQUESTED < self.stage < ENDED
@@ -325,11 +335,11 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
     def record_outcome(self, journal: Recorder, outcome: Outcome) -> None:
         """Record the outcome in the journal, without publishing it yet.
 
-        A result or exception that is too large for the journal is replaced by a TooLargeError.
+        A result or exception that the journal refuses is replaced by the error that says why.
         """
         try:
             journal.record(self.tree.id, self._conclude(outcome))
-        except TooLargeError as error:
+        except (TooLargeError, InvalidValueError) as error:
             error.__cause__ = outcome[2]
             journal.record(self.tree.id, self._conclude((ERROR, None, error)))
 

@@ -6,6 +6,7 @@ The events that a fork shares with its original tree are included.
 import gc
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from treefold.core.agent_events import (
@@ -91,7 +92,8 @@ class TreeReader:
         entries = self._entries()
         if not entries:
             return []
-        with reporting_damage(self._store, self._tree):
+        reporting = partial(reporting_damage, self._store, self._tree)
+        with reporting():
             texts = self._texts(entries) if wanted else {}
 
             def text_of(hash: str) -> str:
@@ -102,7 +104,7 @@ class TreeReader:
                 return texts[hash]
 
             with gc_disabled():
-                events = events_of(entries, text_of)
+                events = events_of(entries, text_of, reporting)
             if not self._read and self._with_source and isinstance(events[0], TreeForked):
                 events[:0] = self._inherited(events[0])
         for number, event in enumerate(events, self.count + 1):

@@ -129,7 +129,7 @@ class QuestionBoard:
         if question is not old:
             try:
                 tree.publish(QuestionAsked(node_id, time.time(), question))
-            except TooLargeError:
+            except (TooLargeError, InvalidValueError):
                 del self._open[question.id]
                 raise
         self._log(tree, question, loop_handle)
@@ -246,10 +246,10 @@ class QuestionBoard:
         waiting.checked(text, args)
         return waiting.loop_handle
 
-    def answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None:
-        """Answer a question, from any thread."""
+    def answer(self, id: str, text: Any, args: Mapping[str, Any] | None, token: str = "") -> None:
+        """Answer a question, from any thread; *token* is that of the command to do so."""
         waiting = self._find_open(id)
-        answer = waiting.checked(text, args)
+        answer = replace(waiting.checked(text, args), token=token)
         waiting.loop_handle.run_sync(self.settle, id, answer)
 
     def settle(self, id: str, answer: Answer) -> None:

@@ -33,7 +33,7 @@ _MAX_INTEGER: Final = 2**63 - 1  # in PostgreSQL
 
 # The call and those below it, and those above it; a call above that a fork only shares has no row.
 # The server cannot know how few these are: with OFFSET 0 it looks up each by its index.
-_AROUND: Final = f"""
+AROUND: Final = f"""
     WITH RECURSIVE below AS (
         SELECT id FROM nodes WHERE id = %(call)s
         UNION ALL
@@ -71,7 +71,7 @@ _ANY_TEXT: Final = """
     WHERE drives.node = drives.tree LIMIT 1
 """
 # What is open is looked for in the trees of the page only: there may be any number of others.
-_TREES: Final = f"""
+TREES: Final = f"""
     WITH page AS MATERIALIZED (
         SELECT id AS tree FROM nodes
         WHERE parent = 0 AND id > %(after)s AND (
@@ -115,7 +115,7 @@ _FIND: Final = f"""
 """
 _FIND_ALL: Final = f"SELECT {CALL} FROM nodes WHERE id = ANY (%s::bigint[])"
 _FIND_KEY: Final = f"SELECT {CALL} FROM nodes WHERE parent = 0 AND call_key = %s"
-_HIGHEST: Final = """
+HIGHEST: Final = """
     SELECT greatest(
             journal.node,
             (SELECT max(id) FROM nodes),
@@ -174,7 +174,7 @@ class JournalReader:  # noqa: PLR0904 - each is one query
 
     def entries_around(self, call: int, leaving_out: Collection[str]) -> list[Entry]:
         values = {"call": call, "kinds": [encode_text(kind) for kind in leaving_out]}
-        rows = self._pool.fetch(statement(_AROUND), values)
+        rows = self._pool.fetch(statement(AROUND), values)
         with self._reporting_damage():
             return entries_around_call(rows)
 
@@ -210,7 +210,7 @@ class JournalReader:  # noqa: PLR0904 - each is one query
 
     def trees(self, *, after: int, limit: int | None, is_open: bool | None) -> list[TreeRow]:
         values = {"after": after, "limit": limit, "open": is_open}
-        rows = self._pool.fetch(statement(_TREES), values)
+        rows = self._pool.fetch(statement(TREES), values)
         with self._reporting_damage():
             return list(map(_tree_row, rows))
 
@@ -263,7 +263,7 @@ class JournalReader:  # noqa: PLR0904 - each is one query
         return self._pool.fetch(search, (node,))[0][0]
 
     def highest(self) -> tuple[int, int]:
-        [(node, number)] = self._pool.fetch(_HIGHEST)
+        [(node, number)] = self._pool.fetch(HIGHEST)
         return node, number
 
     def past_runs(self, function: str, limit: int) -> list[list[float]]:
