@@ -14,6 +14,8 @@ from cluster.serving import Serving
 from cluster.test_shared_runtime import ADD, PATIENCE, eventually
 from treefold import (
     AgentFunction,
+    Budget,
+    BudgetExceeded,
     CodeFunction,
     Ensemble,
     Limits,
@@ -618,6 +620,24 @@ def test_a_caller_is_parked_though_its_remote_call_must_not_be_repeated(placed: 
     eventually(lambda: drives(near) == [0, 1], "the release")
     near.answer(near.questions()[0].id, "red")
     assert node.result(PATIENCE) == ["red"]
+
+
+def test_a_remote_call_of_a_fork_counts_what_the_fork_has_inherited(any_workers: Workers):
+    helper = AgentFunction("helper", "Help.", user_prompt_template="Help.", remote="far")
+    chief = AgentFunction(
+        "chief", "Lead.", user_prompt_template="Lead.", uses=[helper], budget=Budget(calls=1)
+    )
+    leading = ScriptedModel([ToolUse("1", "helper", {})], lambda _: "chief is done")
+    helping = ScriptedModel(lambda _: "helper is done")
+    near = any_workers(chief, models=leading, worker=serving("near"))
+    any_workers(chief, models=helping, worker=serving("far"))
+    node = near.invoke(chief)
+    with pytest.raises(BudgetExceeded):
+        node.result(PATIENCE)
+    fork = near.fork(node, at=1)
+    with pytest.raises(BudgetExceeded, match="1 of 1 requests"):
+        fork.result(PATIENCE)
+    assert (len(leading.requests), len(helping.requests)) == (1, 0)
 
 
 @pytest.mark.parametrize("at", ["wait", "add"])

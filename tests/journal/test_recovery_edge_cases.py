@@ -303,10 +303,12 @@ class Unreadable(MemoryStore):
 
     fails = True
 
-    def questions(self, *, answered: bool = False) -> list[Question]:
+    def questions(
+        self, *, answered: bool = False, node: int | None = None, limit: int | None = None
+    ) -> list[Question]:
         if self.fails:
             raise StoreError(self.name, "the disk is gone")
-        return super().questions(answered=answered)
+        return super().questions(answered=answered, node=node, limit=limit)
 
 
 def test_a_journal_that_cannot_be_read_is_let_go_of() -> None:

@@ -11,10 +11,11 @@ from treefold.cli.form_prompt import fill_in, from_assignments
 from treefold.cli.journal import node_id
 from treefold.core.answer_form import fields_of
 from treefold.core.errors import InvalidValueError, UnknownNodeError, UnknownQuestionError
-from treefold.core.question import Question
+from treefold.core.question import Question, asking_node
 from treefold.runtime.observe.observer import Observer
 
 _MOST_WORDS: Final = 2
+_MOST_LISTED: Final = 20  # open questions in a message
 _USAGE: Final = "treefold answer CALL TEXT"
 _ID: Final = re.compile(r"[0-9]+-[0-9]+")  # of a question, which programs have
 _ADDRESS: Final = re.compile(r"([0-9][0-9.]*)(?::([0-9]+))?")
@@ -43,10 +44,9 @@ def find_question(
         raise InvalidValueError(
             f"too many words: put an answer of several in quotes, treefold answer CALL {quoted}"
         )
-    found = observer.questions()
     if len(words) == _MOST_WORDS:
-        return _of_call(observer, found, words[0]), words[1]
-    if words and (named := _named(observer, found, words[0])):
+        return _of_call(observer, words[0]), words[1]
+    if words and (named := _named(observer, words[0])):
         if not has_args:
             call = words[0]
             raise InvalidValueError(
@@ -56,15 +56,14 @@ def find_question(
         return named[0], ""
     if not words and not has_args:
         raise InvalidValueError(f"the answer is missing: {_USAGE}")
-    return _only(observer, found, *words), "".join(words)
+    return _only(observer, *words), "".join(words)
 
 
 def _find_form(observer: Observer, words: Sequence[str]) -> tuple[Question, str] | None:
     """Return the question whose form *words* fill in, or a person does, and the answer as JSON."""
-    found = observer.questions()
-    named = _named(observer, found, words[0]) if words else []
+    named = _named(observer, words[0]) if words else []
     question, rest = (named[0], words[1:]) if len(named) == 1 else (None, words)
-    if question is None and len(found) == 1:
+    if question is None and len(found := observer.questions(limit=2)) == 1:
         question = found[0]
     if question is None or question.form is None:
         return None
@@ -83,55 +82,60 @@ def _read_line(prompt: str) -> str | None:
     return sys.stdin.readline() or None
 
 
-def _named(observer: Observer, found: Sequence[Question], word: str) -> list[Question]:
+def _named(observer: Observer, word: str) -> list[Question]:
     """Return the open questions that *word* names; none if it names no call."""
     if not (_ID.fullmatch(word) or _ADDRESS.fullmatch(word)):
         return []
     try:
-        return _matching(observer, found, word)
+        return _matching(observer, word)
     except UnknownNodeError:
         return []
 
 
-def _matching(observer: Observer, found: Sequence[Question], word: str) -> list[Question]:
+def _matching(observer: Observer, word: str) -> list[Question]:
     """Return the open questions of the call that *word* names, or the one that it names.
 
     Raises:
         UnknownNodeError: there is no such call.
     """
     if _ID.fullmatch(word):
-        return [one for one in found if one.id == word]
+        asked = observer.questions(node=asking_node(word) or 0)
+        return [one for one in asked if one.id == word]
     address = _ADDRESS.fullmatch(word)
     call, number = (word, None) if address is None else address.groups()
     node = node_id(observer, call)
-    asked = [one for one in found if one.node_id == node]
+    asked = observer.questions(node=node)
     return asked if number is None else [one for one in asked if one.id == f"{node}-{number}"]
 
 
-def _of_call(observer: Observer, found: Sequence[Question], word: str) -> Question:
-    several = _matching(observer, found, word)
+def _of_call(observer: Observer, word: str) -> Question:
+    several = _matching(observer, word)
     if len(several) == 1:
         return several[0]
     what = f"no question of {word} waits for an answer (it may have been answered already)"
     if several:
         what = f"{len(several)} questions of {word} wait for an answer"
-    listed = f"\n{_listed(observer, several or found)}" if found else " none"
+    found = several or observer.questions(limit=_MOST_LISTED + 1)
+    listed = f"\n{_listed(observer, found)}" if found else " none"
     raise UnknownQuestionError(f"{what}; open:{listed}")
 
 
-def _only(observer: Observer, found: Sequence[Question], text: str = "") -> Question:
+def _only(observer: Observer, text: str = "") -> Question:
+    found = observer.questions(limit=_MOST_LISTED + 1)
     if not found:
         raise UnknownQuestionError("no question waits for an answer")
     if len(found) > 1:
         first = AskingCall.of(found[0], observer.stack).address
         example = shlex.join(["treefold", "answer", first, *([text] if text else [])])
+        count = f"{_MOST_LISTED} and more" if len(found) > _MOST_LISTED else str(len(found))
         raise InvalidValueError(
-            f"{len(found)} questions are open: say which call is answered, such as {example}\n"
+            f"{count} questions are open: say which call is answered, such as {example}\n"
             f"{_listed(observer, found)}"
         )
     return found[0]
 
 
 def _listed(observer: Observer, found: Sequence[Question]) -> str:
-    calls = [AskingCall.of(one, observer.stack) for one in found]
-    return "\n".join(table_of(calls, sys.stderr))
+    calls = [AskingCall.of(one, observer.stack) for one in found[:_MOST_LISTED]]
+    more = ["and more: treefold questions"] if len(found) > _MOST_LISTED else []
+    return "\n".join([*table_of(calls, sys.stderr), *more])

@@ -24,6 +24,7 @@ class ConversationOpened(Event, frozen=True):
     """
 
     repeated: ClassVar = True
+    inward: ClassVar = True
 
     model: str
     system: str
@@ -45,6 +46,7 @@ class LeaseAwaited(Event, frozen=True):
     """
 
     repeated: ClassVar = True
+    inward: ClassVar = True
 
     at: Moment
 
@@ -59,6 +61,7 @@ class RateAwaited(Event, frozen=True):
     """
 
     repeated: ClassVar = True
+    inward: ClassVar = True
 
     at: Moment
     seconds: float  # 0: others wait before it
@@ -74,6 +77,7 @@ class BudgetAwaited(Event, frozen=True):
     """
 
     repeated: ClassVar = True
+    inward: ClassVar = True
 
     at: Moment
     owner: str  # of the budget
@@ -90,6 +94,7 @@ class RequestSent(Event, frozen=True):
     """
 
     repeated: ClassVar = True
+    inward: ClassVar = True
 
     at: Moment
     inputs: tuple[TranscriptPart, ...]
@@ -132,6 +137,7 @@ class RequestRetried(Event, frozen=True):
     """
 
     repeated: ClassVar = True
+    inward: ClassVar = True
 
     at: Moment
     attempt: int
@@ -152,6 +158,7 @@ class RequestFailed(Event, frozen=True):
     """
 
     repeated: ClassVar = True
+    inward: ClassVar = True
 
     at: Moment
     failure: Failure
@@ -169,6 +176,7 @@ class NoticeGiven(Event, frozen=True):
     """
 
     repeated: ClassVar = True
+    inward: ClassVar = True
 
     text: str
     calls: tuple[int, ...] = ()  # indexes of child calls that were not made again
@@ -184,6 +192,8 @@ class HookDecided(Event, frozen=True):
         >>> HookDecided(2, "stop", "3", "Run the tests, too.").hook
         'stop'
     """
+
+    inward: ClassVar = True
 
     hook: str
     key: str  # the call that has another result, or the response after which the agent continues
@@ -206,6 +216,8 @@ class ResponseCompleted(Event, frozen=True):
         >>> event.to_json()["exchange"]["finish"]
         'answered'
     """
+
+    inward: ClassVar = True
 
     at: Moment
     exchange: Exchange

@@ -5,6 +5,7 @@ only. Times are seconds since the epoch.
 """
 
 from collections.abc import Mapping
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
@@ -41,6 +42,7 @@ class Event(_OfNode, frozen=True, kw_only=True):
     recorded: ClassVar[bool] = True  # whether a journal has them
     repeated: ClassVar[bool] = False  # whether they happen again whenever the tree is resumed
     new_state: ClassVar[NodeState | None] = None  # of the call, if they change it
+    inward: ClassVar[bool] = False  # whether they change nothing for the calls below it
 
     number: Annotated[int, COLUMN, UNCOMPARED] = 0
 
@@ -68,6 +70,12 @@ class BudgetAbove(Fact, frozen=True):
     name: str  # of its account in the store
     node: int | None  # whose it is; None: the runtime's
     budget: Budget
+    # A tree of which a part was paid from it before its account was in the store, and what was
+    # paid; 0 if that has not been counted yet.
+    history: int = 0
+    calls: int = 0
+    tokens: int = 0
+    usd: Decimal = Decimal(0)
 
 
 class CallOptions(Fact, frozen=True):
@@ -234,6 +242,8 @@ class ValueSent(Event, frozen=True):
         >>> ValueSent(2, b"raw").to_json()["value"]
         {'$repr': "b'raw'"}
     """
+
+    inward: ClassVar = True
 
     value: Any
 

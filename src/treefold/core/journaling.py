@@ -6,6 +6,7 @@ need it. Reading a journal creates instances of these classes only. It checks th
 field with a value of another type is converted when it is written, or refused.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
@@ -56,12 +57,14 @@ from treefold.core.scalars import (
 from treefold.core.store import Call, Entry
 from treefold.core.truncation import truncated_repr
 from treefold.core.usage import NO_USAGE
-from treefold.core.value_codec import QUOTED_TAG, ValueDecoder, ValueEncoder
+from treefold.core.value_codec import QUOTED_TAG, ValueDecoder, ValueEncoder, texts_in
 
 assert agent_events  # its classes are events, too
 _KINDS: Final[dict[str, type[Event]]] = {
     kind.__name__: kind for kind in kinds_of(Event) if issubclass(kind, Event) and kind.recorded
 }
+# The events of a call that change nothing for the calls below it: there may be any number of them.
+INWARD: Final = tuple(name for name, kind in _KINDS.items() if kind.inward)
 # These have the id of a question, which begins with that of its node.
 _WITH_QUESTION_IDS: Final = frozenset(
     kind for kind in _KINDS.values() if issubclass(kind, QuestionChanged | QuestionSettled)
@@ -173,6 +176,15 @@ def events_of(
     """
     decoder = ValueDecoder(text_of)
     return [_event_of(entry, decoder, reporting) for entry in entries]
+
+
+def hashes_in(entry: Entry) -> set[str]:
+    """Return the hashes of the long texts that *entry* refers to.
+
+    Raises:
+        ValueError: its body is damaged.
+    """
+    return {hash for line in entry.body.split("\n") for hash in texts_in(json.loads(line))}
 
 
 def _event_of(entry: Entry, decoder: ValueDecoder, reporting: Reporting) -> Event:

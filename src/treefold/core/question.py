@@ -26,6 +26,7 @@ FAIL: Final = "fail"
 # Words that mean the same as a choice.
 _SAYING_YES: Final = frozenset({ALLOW, "yes", "y"})
 _SAYING_NO: Final = frozenset({DENY, "no", "n"})
+_MOST_DIGITS: Final = 18  # of an id; as many always fit into 64 bits
 
 
 class QuestionKind(StrEnum):
@@ -240,6 +241,13 @@ def _redacted_data(data: Any, redact: Callable[[str], str]) -> Any:
     if isinstance(data, list):
         return [_redacted_data(value, redact) for value in cast("list[Any]", data)]
     return data
+
+
+def asking_node(id: str) -> int | None:
+    """Return the call that asks the question with this id; None if it cannot be such an id."""
+    node = id.partition("-")[0]
+    is_id = node.isascii() and node.isdigit() and len(node) <= _MOST_DIGITS
+    return int(node) if is_id else None
 
 
 def ends_pause(question: Question, answer: Answer) -> bool:

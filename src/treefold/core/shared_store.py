@@ -283,6 +283,22 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         """
         ...
 
+    def entries_around(self, call: int, *, leaving_out: Collection[str] = ()) -> list[Entry]:
+        """Return the entries of a call, of all calls below it, and of those above it.
+
+        Entries of the calls above, if they are of the kinds *leaving_out*, are not returned. All
+        are in the order of their positions.
+        """
+        ...
+
+    def places(self, trees: Collection[int]) -> dict[int, int]:
+        """Return the position of the last entry of each of these trees, by tree."""
+        ...
+
+    def texts(self, tree: int, *, hashes: Collection[str] | None = None) -> dict[str, str]:
+        """Return the long texts of a tree by hash: all, or those with *hashes* that it has."""
+        ...
+
     def text(self, hash: str, *, tree: int | None = None) -> str:
         """Return the long text with this hash; it is found sooner in a given *tree*.
 
@@ -383,8 +399,19 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         """
         ...
 
-    def owed(self, limit: int, *, older_than: float = 0.0) -> list[Ticket]:
-        """Return drives that were wanted for so many seconds, and have no living owner."""
+    def owed(
+        self,
+        limit: int,
+        *,
+        older_than: float = 0.0,
+        queues: Collection[str] = (),
+        after: int | None = None,
+    ) -> list[Ticket]:
+        """Return drives that were wanted for so many seconds, and have no living owner.
+
+        They are those of these *queues*, or of all, by priority and age. With *after*, they are
+        those with a higher id than that, by rising ids.
+        """
         ...
 
     def depth(self, queues: Collection[str] = ()) -> Owed:

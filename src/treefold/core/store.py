@@ -295,11 +295,13 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         """Return the position of the newest entry, 0 if there is none."""
         ...
 
-    def questions(self, *, answered: bool = False) -> list[Question]:
-        """Return the pending questions to people, oldest first.
+    def questions(
+        self, *, answered: bool = False, node: int | None = None, limit: int | None = None
+    ) -> list[Question]:
+        """Return the pending questions to people, oldest first, *limit* at most.
 
-        Those to which an answer was posted are pending until the owner has settled them; they are
-        included if *answered* is set.
+        If *node* is given, only those that this call asks. Those to which an answer was posted are
+        pending until the owner has settled them; they are included if *answered* is set.
         """
         ...
 

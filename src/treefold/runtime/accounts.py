@@ -107,13 +107,13 @@ class Accounts:
             owner = None if one.node is None else above[one.node]
             is_given = not one.name.endswith(f":{_OF_FUNCTION}")
             account = Account(one.budget, owner, is_given=is_given, stored_as=one.name)
-            if owner is None and one.budget.name is None:
+            if one.budget.name is None and one.history:
+                # The store does not know it before the first request: a fork has inherited it.
+                account.take_over_from(one)
+            elif one.budget.name is None:
                 self._count(account, one.name, node)
             if owner is not None:
                 _raise(account, owner)
-            if owner is not None and one.budget.name is None and owner.record.spending is not None:
-                # The store does not know it before the first request: a fork has inherited it.
-                account.take_over(owner.record.spending)
             node.accounts += (account,)
         common = self._common_of(node)
         if common is not None and common.stored_as is None:
@@ -165,7 +165,12 @@ def budgets_above(parent: CallNode) -> tuple[BudgetAbove, ...]:
             if name is None or (budget.usd, budget.tokens, budget.calls) == (None, None, None):
                 continue
             owner = None if account.owner is None else account.owner.id
-            found.append(BudgetAbove(name, owner, replace(budget, seconds=None)))
+            above = BudgetAbove(name, owner, replace(budget, seconds=None))
+            if not account.unread and budget.name is None:
+                calls, tokens, usd = account.taken_over
+                history = account.history or parent.tree.id
+                above = replace(above, history=history, calls=calls, tokens=tokens, usd=usd)
+            found.append(above)
     return tuple(found)
 
 

@@ -95,8 +95,8 @@ class Placement(Protocol):
         """Forget a new tree that is not to be submitted."""
         ...
 
-    def submit(self, root: CallNode, known: int) -> None:
-        """Submit the tree of *root*, of which so many events are *known*; runs on the loop."""
+    def submit(self, root: CallNode) -> None:
+        """Submit the new tree of *root*; runs on the loop."""
         ...
 
 
@@ -134,8 +134,11 @@ class TreeLoader(Protocol):
         """Gives ids to trees and calls."""
         ...
 
-    def events(self, tree: int) -> list[Event]:
-        """Return the events of a tree, with results restored to the types of their functions."""
+    def read(self, tree: int) -> tuple[list[Event], int]:
+        """Return the events of a tree, and the position of its last entry.
+
+        Results are restored to the types of their functions.
+        """
         ...
 
     def restored(self, events: list[Event]) -> list[Event]:
@@ -209,7 +212,7 @@ class Engine:
         # Returns the open span of the program, which is recorded with each top-level call.
         self.find_span: Callable[[], str | None] | None = None
         # Is called with the top-level call of each tree that is read because a program looks at it,
-        # and the number of its events.
+        # and the position of the last entry that was read.
         self.on_found: Callable[[CallNode, int], None] | None = None
         # Is called with a call that has failed and a request with its key, and returns the call
         # that the request gets.
@@ -310,7 +313,7 @@ class Engine:
         if not is_first:
             return self._found_meanwhile(request, node)
         if self.placement is not None:
-            loop_handle.run_soon(self.placement.submit, node, 1)
+            loop_handle.run_soon(self.placement.submit, node)
             return node
         context = Context(self, node)
         if loop_handle.is_current():
@@ -520,10 +523,10 @@ class Engine:
         if found is None and self._loader is not None and isinstance(node, int):
             tree = self._loader.store.find(node=node)
             if tree is not None:
-                loop_handle, events = self._loop_handle(), self._loader.events(tree)
+                loop_handle, (events, place) = self._loop_handle(), self._loader.read(tree)
                 root = loop_handle.run_sync(self.load, tree, events)
                 if self.on_found is not None:
-                    loop_handle.run_sync(self.on_found, root, len(events))
+                    loop_handle.run_sync(self.on_found, root, place)
                 found = self._trees.get(node)
         if found is None:
             raise UnknownNodeError(f"this runtime has no node:{node!r}; it may have been deleted")

@@ -197,9 +197,7 @@ class Forks:
             # No other process can be quicker, and other threads are to find this one.
             engine.keys.add(root)
         is_counted = not found.resumed or engine.accounts.has_counted(events)
-        return _Made(
-            wanted.source, new, root, asked, len(shared) + len(own), changed, edit, is_counted
-        )
+        return _Made(wanted.source, new, root, asked, changed, edit, is_counted)
 
     def _start(self, made: "_Made") -> CallNode:
         """Start a fork that was made just now; runs on the loop."""
@@ -220,7 +218,7 @@ class Forks:
             # The model itself, of which only the name is in the journal.
             node.tree.show(AgentEdited(made.changed, model=edit.model))
         if engine.placement is not None:
-            engine.placement.submit(root, made.length)
+            engine.placement.submit(root)
             return root
         return self._recovery.resume_tree(root.id, is_fork=True, is_counted=made.is_counted)
 
@@ -300,7 +298,6 @@ class _Made:
     new: NewTree
     root: CallNode
     asked: Sequence[QuestionAsked]  # questions that are open in the source, too
-    length: int  # how many events it has
     changed: int  # the node that is edited
     edit: Edit | None
     is_counted: bool  # whether the runtime's budget has what its source spent

@@ -177,18 +177,21 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         with self._lock:
             return max((entries[-1].seq for entries in self._trees.values()), default=0)
 
-    def questions(self, *, answered: bool = False) -> list[Question]:
+    def questions(
+        self, *, answered: bool = False, node: int | None = None, limit: int | None = None
+    ) -> list[Question]:
         with self._lock:
             posted = (
                 set[str | None]()
                 if answered
                 else {question for _, question in self._inbox.values()}
             )
-            return [
+            found = [
                 asked
                 for id, asked in self._questions.items()
-                if id not in posted and asked.asks_people
+                if id not in posted and asked.asks_people and node in {None, asked.node_id}
             ]
+            return found[:limit]
 
     def timers(
         self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None

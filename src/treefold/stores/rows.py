@@ -55,12 +55,12 @@ _ASKED: Final = f"""
     SELECT {EVENT}, questions.node, questions.id, questions.seq, questions.crc
     FROM questions LEFT JOIN events ON events.seq = questions.seq
 """
-PENDING_QUESTIONS: Final = f"{_ASKED} ORDER BY questions.seq"
-UNANSWERED_QUESTIONS: Final = f"""
-    {_ASKED}
-    WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id)
-    ORDER BY questions.seq
+_IN_ORDER: Final = """
+    AND (:answered OR NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id))
+    ORDER BY questions.seq LIMIT :limit
 """
+PENDING_QUESTIONS: Final = f"{_ASKED} WHERE true {_IN_ORDER}"
+QUESTIONS_OF_CALL: Final = f"{_ASKED} WHERE questions.node = :node {_IN_ORDER}"
 # A row for each call of an agent's last runs, and one for each run without a call.
 PAST_RUNS: Final = """
     SELECT runs.id, called.started

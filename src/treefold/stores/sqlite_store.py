@@ -39,9 +39,9 @@ from treefold.stores.rows import (
     PAST_RUNS,
     PENDING_QUESTIONS,
     QUESTIONS,
+    QUESTIONS_OF_CALL,
     STATES,
     TIMERS,
-    UNANSWERED_QUESTIONS,
     asked_question,
     asking_nodes,
     calls_by_seq,
@@ -402,10 +402,14 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
     def last(self) -> int:
         return self._row("SELECT coalesce(max(seq), 0) FROM events")[0]
 
-    def questions(self, *, answered: bool = False) -> list[Question]:
-        search = PENDING_QUESTIONS if answered else UNANSWERED_QUESTIONS
+    def questions(
+        self, *, answered: bool = False, node: int | None = None, limit: int | None = None
+    ) -> list[Question]:
+        search = PENDING_QUESTIONS if node is None else QUESTIONS_OF_CALL
+        most = -1 if limit is None else limit
+        values = {"answered": answered, "node": node, "limit": most}
         with self._reader.snapshot() as rows:
-            return list(map(asked_question, rows.execute(search)))
+            return list(map(asked_question, rows.execute(search, values)))
 
     def timers(
         self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None

@@ -16,11 +16,11 @@ from treefold.core.call_keys import is_continuation, of_continuation
 from treefold.core.errors import FencedError, StoreError, UnknownNodeError
 from treefold.core.events import TreeImported
 from treefold.core.fact import convert, replace
-from treefold.core.journaling import entry_of
+from treefold.core.journaling import entry_of, hashes_in
 from treefold.core.question import Question
 from treefold.core.shared_store import Batch, SharedStore, is_shared
 from treefold.core.store import Call, Entry, Store
-from treefold.core.value_codec import ValueEncoder, texts_in
+from treefold.core.value_codec import ValueEncoder
 from treefold.stores.private_file import write_file
 from treefold.stores.versions import other_version
 
@@ -167,8 +167,7 @@ def _text(store: Store, hash: str, tree: int) -> str:
 
 def _hashes(store: Store, entry: Entry) -> list[str]:
     try:
-        lines = map(json.loads, entry.body.split("\n"))
-        return sorted({hash for line in lines for hash in texts_in(line)})
+        return sorted(hashes_in(entry))
     except (RecursionError, ValueError) as error:
         raise StoreError(store.name, f"entry {entry.seq} cannot be read: {error}") from error
 

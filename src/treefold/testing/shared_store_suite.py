@@ -380,6 +380,46 @@ class SharedStoreSuite(StoreSuite):  # noqa: PLR0904 - a test for each sentence 
             assert store.post_to(3, "for the tree")
             assert set(store.inbox_of([1, 2, 3])) == {1, 2}
 
+    def test_the_entries_around_a_call_leave_out_its_siblings(self) -> None:
+        with self._worker() as store:
+            entries = [
+                called(1),
+                called(2, tree=1, parent=1, key="a"),
+                called(3, tree=1, parent=1, key="b"),
+                noted(1, 2),
+                called(4, tree=1, parent=2),
+                noted(2, 2, tree=1),
+                noted(4, 2, tree=1),
+                noted(3, 2, tree=1),
+                ended(4, 3, tree=1),
+            ]
+            store.append_batches([Batch(ownership=_own(1), entries=entries)])
+            noting = noted(1, 2).kind
+            read = [store.entries_around(2), store.entries_around(2, leaving_out=[noting])]
+            assert [[one.seq for one in found] for found in read] == [
+                [1, 2, 4, 5, 6, 7, 9],
+                [1, 2, 5, 6, 7, 9],
+            ]
+            every = store.entries(1)
+            assert read[0] == [one for one in every if one.node != 3]
+            assert store.entries_around(1, leaving_out=[noting]) == every
+            assert [one.seq for one in store.entries_around(4)] == [1, 2, 4, 5, 6, 7, 9]
+            assert store.entries_around(5) == []
+
+    def test_the_last_places_of_several_trees_are_read_at_once(self) -> None:
+        with self._worker() as store:
+            store.append_batches([_new(called(1), noted(1, 2)), _new(called(2))])
+            assert store.places([1, 2, 3]) == {1: 2, 2: 1}
+            assert store.places([]) == {}
+
+    def test_some_long_texts_of_a_tree_are_read_at_once(self) -> None:
+        with self._worker() as store:
+            first = [called(1), noted(1, 2, "one", hash="01"), noted(1, 3, "two", hash="02")]
+            store.append_batches([_new(*first), _new(called(2), noted(2, 2, "three", hash="03"))])
+            assert store.texts(1, hashes=["02", "03", "04"]) == {"02": "two"}
+            assert store.texts(1, hashes=[]) == {}
+            assert store.texts(1) == {"01": "one", "02": "two"}
+
     def test_what_is_written_with_a_tree_may_belong_to_a_call_below_it(self) -> None:
         with self._worker() as store, self._worker(store) as other:
             first = Batch(
@@ -484,6 +524,24 @@ class SharedStoreSuite(StoreSuite):  # noqa: PLR0904 - a test for each sentence 
             depth = store.depth()
             assert depth.count == 4
             assert 0 < depth.oldest < 3000
+
+    def test_what_is_owed_is_read_by_queue_and_in_pages(self) -> None:
+        with self._worker() as store:
+            tickets = [
+                Ticket(node=node, queue=queue, priority=priority)
+                for node, queue, priority in ((1, "cpu", 0), (2, "gpu", 0), (3, "gpu", 5))
+            ]
+            for ticket in tickets:
+                batch = Batch(ownership=None, entries=[called(ticket.node)], tickets=[ticket])
+                store.append_batches([batch])
+            first, second, third = tickets
+            assert store.owed(10, queues=["gpu"]) == [third, second]
+            assert store.owed(1, queues=["gpu", "cpu"]) == [third]
+            assert store.owed(10, queues=["tpu"]) == []
+            assert store.owed(2, after=0) == [first, second]
+            assert store.owed(2, after=2) == [third]
+            assert store.owed(10, queues=["gpu"], after=0) == [second, third]
+            assert store.owed(10, queues=["gpu"], after=0, older_than=3000) == []
 
     def test_workers_are_listed_until_they_leave(self) -> None:
         with self._shared() as store, self._shared(store) as other:

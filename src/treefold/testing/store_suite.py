@@ -433,6 +433,21 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             assert [message.body for message in store.inbox()] == ["1-1"]
             assert store.trees()[0].parked  # the answer was not handled yet
 
+    def test_the_questions_of_one_call_are_read_and_the_first_ones_of_all(self) -> None:
+        with self._owned() as store, self._opened_again(store) as other:
+            first, second, third = [a_question(id) for id in ("2-1", "1-1", "2-2")]
+            self._append(store, [called(1), called(2, tree=1, parent=1)])
+            self._append(store, [asks("2-1", 2, tree=1), asks("1-1", 2), asks("2-2", 3, tree=1)])
+            for reader in (store, other):
+                assert reader.questions(node=2) == [first, third]
+                assert reader.questions(node=2, limit=1) == [first]
+                assert reader.questions(node=3) == []
+                assert reader.questions(limit=2) == [first, second]
+            assert store.post("yes", question="2-1")
+            assert other.questions(node=2) == [third]
+            assert other.questions(node=2, answered=True) == [first, third]
+            assert other.questions(limit=1) == [second]
+
     def test_a_question_whose_answer_was_discarded_is_pending_again(self) -> None:
         with self._owned() as store:
             self._append(store, [called(1), asks("1-1", 2)])

@@ -13,7 +13,7 @@ from treefold.core.address import address
 from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.agent_events import RequestFailed, ResponseCompleted
 from treefold.core.budget import Budget
-from treefold.core.events import Event
+from treefold.core.events import BudgetAbove, Event
 from treefold.core.function import Node
 from treefold.core.record import Spending
 from treefold.core.shared_store import Estimate
@@ -147,6 +147,12 @@ class Account:
         cost = spending.cost or Decimal(0)
         with _LOCK:
             self._spent = self._spent.plus(spending.responses, spending.usage.total, cost)
+
+    def take_over_from(self, above: BudgetAbove) -> None:
+        """Add what earlier processes have spent of this budget, as its owner's process knows it."""
+        with _LOCK:
+            self._spent = self._spent.plus(above.calls, above.tokens, above.usd)
+            self.history = above.history
 
     async def catch_up(self, read: "Read") -> None:
         """Count what earlier processes have spent, which *read* is to read off the loop."""

@@ -5,6 +5,7 @@ import logging
 import random
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from treefold.core.errors import EngineError, StoreError
@@ -58,6 +59,9 @@ class Dispatcher:
         self._tried = asyncio.Event()  # to open the engine
         self._failure: EngineError | None = None  # why it is not open
         self._sweep_soon = asyncio.Event()
+        # The queues that are served here; empty if an engine serves them elsewhere.
+        self._served: Collection[str] = () if self.is_placed else settings.queues
+        self._swept = 0  # the last drive of those that are swept in turn
 
     def stop(self) -> None:
         """Take nothing more, and sweep no more."""
@@ -109,9 +113,18 @@ class Dispatcher:
             return
         # An engine has a little time to deliver what was just submitted.
         older_than = self._settings.sweep if self.is_placed else 0.0
-        for ticket in await in_thread(self._store.owed, _MOST_OWED, older_than=older_than):
-            if self.is_placed or ticket.queue in self._settings.queues:
-                await self._engine.submit(ticket)
+        owed = partial(self._store.owed, _MOST_OWED, older_than=older_than)
+        found = await in_thread(owed, queues=self._served)
+        # Those of other queues, which only an engine has to be told about, and those that come
+        # after many which nobody can run just now, have their turn as well.
+        is_more = len(found) == _MOST_OWED or (self.is_placed and len(self._served) > 0)
+        if is_more:
+            others = () if self.is_placed else self._served
+            page = await in_thread(owed, queues=others, after=self._swept)
+            self._swept = page[-1].node if len(page) == _MOST_OWED else 0
+            found += [ticket for ticket in page if ticket not in found]
+        for ticket in found:
+            await self._engine.submit(ticket)
 
     async def submit(self, ticket: Ticket) -> None:
         """Ask for a drive to be run.
@@ -133,6 +146,7 @@ class Dispatcher:
         try:
             if not self.slots:
                 self.slots = slots
+                self._served = queues
                 self._on_change()
                 await self._engine.work(self._take, queues=queues, slots=slots, stop=self.stopping)
             else:

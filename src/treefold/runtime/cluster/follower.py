@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Collection
 from contextlib import suppress
+from itertools import islice
+from typing import Final
 
-from treefold.core.address import address
 from treefold.core.errors import ClosedError, StoreError
-from treefold.core.events import Event
+from treefold.core.events import CallRequested, Event
 from treefold.core.shared_store import SharedStore
 from treefold.core.states import NodeState
 from treefold.runtime.calls.cancellable_node import RemoteCancel
@@ -21,31 +22,82 @@ from treefold.runtime.trees.waiting import Changes
 
 log = logging.getLogger(__name__)
 
+_AT_ONCE: Final = 4  # trees that are read at the same time
+
 
 class _Replica:
-    """A call that is run elsewhere, the nodes that stand for it and those below, and a reader."""
+    """A call that is run elsewhere, and the nodes that stand for it and for those below.
 
-    def __init__(
-        self,
-        store: SharedStore,
-        root: CallNode,
-        *,
-        after: int,
-        known: int,
-        cancel: RemoteCancel,
-    ) -> None:
+    *read* is the position of the last entry of its tree that these nodes know.
+    """
+
+    def __init__(self, root: CallNode, *, read: int, cancel: RemoteCancel) -> None:
         self.root = root
+        self.read = read
         self.nodes = {node.id: node for node in subtree(root)}
         for node in self.nodes.values():
             node.remote_cancel = cancel
-        self._reader = TreeReader(store, root.tree.id, after=after)
-        self._known = known
 
-    def read(self) -> list[Event]:
-        """Return the events that are new."""
-        events = self._reader.read()
-        known, self._known = self._known, max(0, self._known - len(events))
-        return events[known:]
+
+class _FollowedTree:
+    """A tree of which calls are followed: all of it, or any number of remote calls in it.
+
+    Its entries are read once for all of these calls.
+    """
+
+    def __init__(self, store: SharedStore, id: int) -> None:
+        self._store = store
+        self._id = id
+        self._replicas: list[_Replica] = []
+        self._by_node: dict[int, list[_Replica]] = {}
+
+    @property
+    def is_followed(self) -> bool:
+        return bool(self._replicas)
+
+    @property
+    def place(self) -> int:
+        """The position of the last entry that all replicas know."""
+        return min(replica.read for replica in self._replicas)
+
+    def add(self, replica: _Replica) -> None:
+        self._replicas.append(replica)
+        for node in replica.nodes:
+            self._by_node.setdefault(node, []).append(replica)
+
+    def remove(self, replica: _Replica) -> None:
+        self._replicas.remove(replica)
+        for node in replica.nodes:
+            if replica in (known := self._by_node.get(node, [])):
+                known.remove(replica)
+                if not known:
+                    del self._by_node[node]
+
+    def read(self, after: int) -> tuple[int, list[Event]]:
+        """Return the events after that position, and the position of the last; in a thread."""
+        reader = TreeReader(self._store, self._id, after=after, with_source=False)
+        events = reader.read()
+        return reader.place, events
+
+    def sort(self, place: int, events: list[Event]) -> dict[_Replica, list[Event]]:
+        """Return which of the *events* up to *place* are new, for each replica that has some."""
+        # The positions in a tree have no gap.
+        first = place - len(events) + 1
+        # One that was added meanwhile may know less than what was read follows on.
+        ready = {replica for replica in self._replicas if replica.read >= first - 1}
+        new: dict[_Replica, list[Event]] = {}
+        for position, event in enumerate(events, first):
+            concerned = self._by_node.get(event.node, [])
+            if isinstance(event, CallRequested) and event.parent in self._by_node:
+                above = self._by_node[event.parent]
+                concerned += [replica for replica in above if replica not in concerned]
+                self._by_node[event.node] = concerned
+            for replica in concerned:
+                if replica in ready and position > replica.read:
+                    new.setdefault(replica, []).append(event)
+        for replica in ready:
+            replica.read = max(replica.read, place)
+        return new
 
 
 class Follower:
@@ -72,18 +124,23 @@ class Follower:
         self._engine = engine
         self._interval = interval
         self._replicas: dict[int, _Replica] = {}  # by their topmost nodes
-        self._changed: set[int] = set()  # replicas to read
+        self._trees: dict[int, _FollowedTree] = {}
+        self._changed: dict[int, None] = {}  # trees to read, in order
+        self._look_at = 0.0  # when all trees are looked at, in the time of the loop
         self._wake = asyncio.Event()
 
-    def follow(self, root: CallNode, *, after: int = 0, known: int = 0) -> None:
+    def follow(self, root: CallNode, *, after: int) -> None:
         """Keep *root* and all below it up to date until it has ended.
 
-        Entries up to the position *after* are not read, and so many events after that are *known*.
+        Entries of its tree up to the position *after* are known.
         """
         if not root.has_ended and root.id not in self._replicas:
-            self._replicas[root.id] = _Replica(
-                self._store, root, after=after, known=known, cancel=self._cancel
-            )
+            replica = _Replica(root, read=after, cancel=self._cancel)
+            self._replicas[root.id] = replica
+            id = root.tree.id
+            if id not in self._trees:
+                self._trees[id] = _FollowedTree(self._store, id)
+            self._trees[id].add(replica)
 
     def followed(self, id: int) -> CallNode | None:
         """Return the followed node with this id, if it is a topmost one."""
@@ -95,6 +152,10 @@ class Follower:
         replica = self._replicas.get(root.id)
         if replica is not None and replica.root is root:
             del self._replicas[root.id]
+            tree = self._trees[root.tree.id]
+            tree.remove(replica)
+            if not tree.is_followed:
+                del self._trees[root.tree.id]
             for node in replica.nodes.values():
                 node.remote_cancel = None
 
@@ -111,37 +172,70 @@ class Follower:
 
     def hear(self, trees: Collection[int]) -> None:
         """Note that these trees have changed, or any if none is named."""
-        for id, replica in self._replicas.items():
-            if not trees or replica.root.tree.id in trees:
-                self._changed.add(id)
-                self._wake.set()
+        if not trees:
+            self._look_at = 0.0
+            self._wake.set()
+        for id in trees:
+            if id in self._trees:
+                self._note(id)
 
     async def run(self) -> None:
         """Follow calls until this is cancelled."""
+        loop = asyncio.get_running_loop()
+        self._look_at = loop.time() + self._interval
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._interval):
+                async with asyncio.timeout_at(self._look_at):
                     await self._wake.wait()
-            # After the interval all are read: a notification may be lost.
-            due = self._changed if self._wake.is_set() else set(self._replicas)
-            self._wake.clear()
-            self._changed = set()
+            # Also while there is always news of others: a notification may be lost.
+            if loop.time() >= self._look_at:
+                self._look_at = loop.time() + self._interval
+                await self._look()
+            due = list(islice(self._changed, _AT_ONCE))
             for id in due:
-                if (replica := self._replicas.get(id)) is not None:
-                    await self._update(replica)
+                del self._changed[id]
+            if not self._changed:
+                self._wake.clear()
+            async with asyncio.TaskGroup() as group:
+                for id in due:
+                    group.create_task(self._update(id), name=f"treefold news of {id}")
 
-    async def _update(self, replica: _Replica) -> None:
-        root = replica.root
-        try:
-            events = await in_thread(replica.read)
-        except StoreError as error:
-            log.debug("%s cannot be read: %s", address(root.path), error)
+    async def _look(self) -> None:
+        """Note which trees have changed: one question to the store for all of them."""
+        if not self._trees:
             return
-        # It may have been forgotten meanwhile, because this process runs it.
-        if self._replicas.get(root.id) is replica:
-            self._engine.follow(root.tree, replica.nodes, events)
-            if events:
-                self._changes.wake()
-            if root.has_ended:
-                self.forget(root)
-                self._engine.note_finished(root)
+        try:
+            places = await in_thread(self._store.places, tuple(self._trees))
+        except StoreError as error:
+            log.debug("the followed calls cannot be looked at: %s", error)
+            return
+        for id, place in places.items():
+            if (tree := self._trees.get(id)) is not None and tree.place < place:
+                self._note(id)
+
+    def _note(self, id: int) -> None:
+        """Note that a followed tree is to be read."""
+        self._changed[id] = None
+        self._wake.set()
+
+    async def _update(self, id: int) -> None:
+        """Read the new events of a tree, and apply them to the nodes of its replicas."""
+        if (tree := self._trees.get(id)) is None:
+            return
+        try:
+            place, events = await in_thread(tree.read, tree.place)
+        except StoreError as error:
+            log.debug("node:%d cannot be read: %s", id, error)
+            return
+        for replica, new in tree.sort(place, events).items():
+            root = replica.root
+            # It may be forgotten just now, because this process runs it.
+            if self._replicas.get(root.id) is replica:
+                self._engine.follow(root.tree, replica.nodes, new)
+                if root.has_ended:
+                    self.forget(root)
+                    self._engine.note_finished(root)
+        if events:
+            self._changes.wake()
+        if self._trees.get(id) is tree and tree.place < place:
+            self._note(id)

@@ -326,7 +326,9 @@ class Runs:
         Raises:
             ClosedError: nothing would be recorded any more.
         """
-        reader = TreeReader(self._store, ownership.tree)
+        # What other workers do in the tree of a remote call is not needed to run the call.
+        around = ownership.node if is_remote(ownership) else None
+        reader = TreeReader(self._store, ownership.tree, around=around)
         events = self._engine.restored(reader.read())
         journal = self._source.adopt(ownership, reader.numbers, reader.place)
         if journal.is_closed:

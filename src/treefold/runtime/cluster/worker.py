@@ -97,7 +97,7 @@ class Worker:
         changes = recovery.journal.changes
         self.follower = Follower(store, engine, settings.poll, self._cancel_elsewhere, changes)
         registry.on_open = self._own
-        engine.on_found = lambda root, known: self.follower.follow(root, known=known)
+        engine.on_found = lambda root, place: self.follower.follow(root, after=place)
         self._remote_calls = RemoteCalls(self.follower, self._submit, self._cancel_elsewhere)
         engine.remote_calls = self._remote_calls
         self._runs = Runs(
@@ -213,9 +213,11 @@ class Worker:
         """Forget a new tree that is not to be submitted."""
         del self._submitted[tree]
 
-    def submit(self, root: CallNode, known: int) -> None:
+    def submit(self, root: CallNode) -> None:
         """Submit a new tree to the engine once it is written, and follow it here."""
-        self.follower.follow(root, known=known)
+        journal = root.tree.journal
+        assert isinstance(journal, DriveJournal)  # as in every shared store
+        self.follower.follow(root, after=journal.drive.recorded)
         submission = self.spawn(
             self._submit_tree(self._submitted.pop(root.id), root), f"submission of {root.id}"
         )
@@ -316,11 +318,11 @@ class Worker:
 
     def answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None:
         """Answer a question of any tree; the process that runs the tree settles it."""
-        local = [one for one in self._board.questions() if one.id == id]
-        if local and local[0].key == QuestionKey.Journal:
+        local = self._board.find(id)
+        if local is not None and local.key == QuestionKey.Journal:
             self._board.answer(id, text, args)
             return
-        if local:
+        if local is not None:
             # Others must be able to see it, so that one answer wins.
             self._recovery.journal.flush()
         self._observer.answer(id, text, args=args)

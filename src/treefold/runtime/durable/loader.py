@@ -33,7 +33,7 @@ from treefold.runtime.durable.crash_trials import last_death
 from treefold.runtime.durable.function_version import version_of, version_of_hook
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork, OnNewCode, gate_for_new_code, what_changed
-from treefold.runtime.durable.tree_reader import gc_disabled, read_events, reporting_damage
+from treefold.runtime.durable.tree_reader import gc_disabled, read_tree, reporting_damage
 from treefold.runtime.durable.tree_source import TreeSource
 from treefold.runtime.guarding import Guarding, guards_in
 from treefold.runtime.questions.in_doubt import approval_again, gate_after_crash
@@ -82,7 +82,7 @@ class Loader:
         Raises:
             StoreError: it cannot be read.
         """
-        events = events or self.events(id)
+        events = events or self.read(id)[0]
         with reporting_damage(self.store, id), gc_disabled():
             first = events[0]
             assert isinstance(first, CallRequested)  # as in every tree
@@ -91,11 +91,14 @@ class Loader:
             tree.restore(events)
         return tree
 
-    def events(self, tree: int) -> list[Event]:
-        """Return the events of a tree, with results restored to the types of their functions."""
-        events = read_events(self.store, tree)
+    def read(self, tree: int) -> tuple[list[Event], int]:
+        """Return the events of a tree, and the position of its last entry.
+
+        Results are restored to the types of their functions.
+        """
+        events, place = read_tree(self.store, tree)
         with reporting_damage(self.store, tree):
-            return self.restored(events)
+            return self.restored(events), place
 
     def restored(self, events: list[Event]) -> list[Event]:
         """Restore the results in *events* to the types of their functions; return *events*."""

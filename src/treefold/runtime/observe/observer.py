@@ -30,7 +30,7 @@ from treefold.core.events import QuestionSettled
 from treefold.core.fact import replace
 from treefold.core.forking import fitting_response
 from treefold.core.frames import INTERRUPTED, Frame
-from treefold.core.question import Question, QuestionKind
+from treefold.core.question import Question, QuestionKind, asking_node
 from treefold.core.shared_store import is_shared
 from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
@@ -45,6 +45,7 @@ from treefold.runtime.trees.watch import Watch
 from treefold.stores.opening import open_store
 
 _UNDER_WAY: Final = (NodeState.Waiting.value, NodeState.Running.value)
+_LISTED: Final = 20  # ids of questions in a message
 _KEPT: Final = 32  # trees that stay in memory, the most recently used ones
 
 
@@ -213,7 +214,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """
         tree = self._tree_of(id)
         frames = tree.stack(id)
-        if tree.id not in self.interrupted():
+        if not self._is_interrupted(tree.id):
             return frames
         return [
             replace(frame, state=INTERRUPTED) if frame.state in _UNDER_WAY else frame
@@ -245,17 +246,27 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             self._interrupted = position, found
         return found
 
+    def _is_interrupted(self, tree: int) -> bool:
+        store = self._store
+        if not is_shared(store):
+            return tree in self.interrupted()
+        # The others need not be read for that.
+        rows = store.trees(after=tree - 1, limit=1, open=True)
+        return any(_is_stopped(row, store) for row in rows if row.id == tree)
+
     def _find_interrupted(self, store: Store) -> dict[int, float]:
-        is_exclusive = not is_shared(store)
         return {
-            tree.id: tree.last or tree.started or 0.0
-            for tree in store.trees(open=True)
-            if not tree.parked and not tree.driven and (tree.started is not None or is_exclusive)
+            row.id: row.last or row.started or 0.0
+            for row in store.trees(open=True)
+            if _is_stopped(row, store)
         }
 
-    def questions(self) -> list[Question]:
-        """Return the open questions, oldest first, without those whose answer has been posted."""
-        return self._store.questions()
+    def questions(self, *, node: int | None = None, limit: int | None = None) -> list[Question]:
+        """Return the open questions, oldest first, without those whose answer has been posted.
+
+        With the id of a *node* only those of this call, and not more than *limit*.
+        """
+        return self._store.questions(node=node, limit=limit)
 
     # Commands
 
@@ -271,14 +282,16 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             UnknownQuestionError: there is no such question, or it has been answered.
             InvalidValueError: the answer is not valid for it; the question stays open.
         """
-        questions = {question.id: question for question in self._store.questions()}
+        node = asking_node(id)
+        asked = [] if node is None else self._store.questions(node=node)
+        questions = {question.id: question for question in asked}
         if id not in questions:
             if token and self._is_taken(id, token):
                 return
-            known = ", ".join(questions) or "none"
+            known = [question.id for question in asked or self._store.questions(limit=_LISTED + 1)]
             raise UnknownQuestionError(
                 f"no question {id!r} waits for an answer (it may have been answered already);"
-                f" open: {known}"
+                f" open: {_listed(known)}"
             )
         answer = questions[id].checked(text, args)
         said = text if questions[id].form is None else answer.text
@@ -494,6 +507,17 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         if found is None and write_calls(store, [id]):
             found = store.find(node=id)
         return found
+
+
+def _is_stopped(row: TreeRow, store: Store) -> bool:
+    """Whether a process left an open tree when it ended."""
+    has_begun = row.started is not None or not is_shared(store)
+    return not row.parked and not row.driven and has_begun
+
+
+def _listed(questions: Sequence[str]) -> str:
+    more = ", ..." if len(questions) > _LISTED else ""
+    return f"{', '.join(questions[:_LISTED])}{more}" if questions else "none"
 
 
 def _named(view: NodeView) -> str:

@@ -10,7 +10,8 @@ SELECT drives.node, drives.tree, drives.queue, drives.priority, drives.wake_at,
     greatest(drives.wanted, drives.wake_at, workers.seen + workers.lease) AS since
 FROM drives LEFT JOIN workers ON workers.id = drives.owner
 WHERE drives.wanted IS NOT NULL
-    AND (drives.wake_at IS NULL OR drives.wake_at <= clock_timestamp())
+    -- An index is used for this time, and is not for that of the clock, which goes on meanwhile.
+    AND greatest(drives.wanted, drives.wake_at) <= statement_timestamp()
     AND (
         workers.id IS NULL
         -- Just after a start of the server nobody could have sent a heartbeat.

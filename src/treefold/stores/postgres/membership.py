@@ -17,7 +17,7 @@ from treefold.core.shared_store import (
     WorkerRow,
 )
 from treefold.stores.postgres.faults import DEAD_WORKER
-from treefold.stores.postgres.pool import Pool, Refused
+from treefold.stores.postgres.pool import Pool, Refused, statement
 from treefold.stores.postgres.rows import compact, decode_text, encode_text
 
 _JOIN: Final = """
@@ -29,10 +29,20 @@ _BEAT: Final = """
 _ADOPT: Final = """
     SELECT its_tree, its_epoch, its_written FROM adopt(%s::bigint, %s::bigint)
 """
-_OWED: Final = """
+_OWED_COLUMNS: Final = """
     SELECT node, queue, priority, extract(epoch FROM wake_at)::double precision FROM owed
-    WHERE since <= clock_timestamp() - make_interval(secs => %s)
-    ORDER BY priority DESC, since, node LIMIT %s
+    WHERE since <= clock_timestamp() - make_interval(secs => %(older_than)s)
+"""
+_OWED: Final = f"{_OWED_COLUMNS} ORDER BY priority DESC, since, node LIMIT %(limit)s"
+_OWED_IN_QUEUES: Final = f"""
+    {_OWED_COLUMNS} AND queue = ANY (%(queues)s::text[])
+    ORDER BY priority DESC, since, node LIMIT %(limit)s
+"""
+# There are far more drives than are owed: sums keep the server from reading them in the order of
+# their ids.
+_OWED_AFTER: Final = f"""
+    {_OWED_COLUMNS} AND (%(queues)s::text[] = '{{}}' OR queue = ANY (%(queues)s::text[]))
+    AND node + 0 > %(after)s ORDER BY node + 0 LIMIT %(limit)s
 """
 _DEPTH: Final = """
     SELECT count(*),
@@ -161,10 +171,19 @@ class Membership:
         search = "SELECT 1 FROM workers WHERE seen + lease > clock_timestamp() LIMIT 1"
         return bool(self._pool.fetch(search))
 
-    def owed(self, limit: int, older_than: float) -> list[Ticket]:
+    def owed(
+        self, limit: int, older_than: float, queues: Collection[str], after: int | None
+    ) -> list[Ticket]:
+        search = _OWED_AFTER if after is not None else _OWED_IN_QUEUES if queues else _OWED
+        values = {
+            "older_than": float(older_than),
+            "limit": limit,
+            "queues": [encode_text(queue) for queue in queues],
+            "after": after,
+        }
         return [
             Ticket(node=node, queue=decode_text(queue), priority=priority, not_before=due)
-            for node, queue, priority, due in self._pool.fetch(_OWED, (float(older_than), limit))
+            for node, queue, priority, due in self._pool.fetch(statement(search), values)
         ]
 
     def depth(self, queues: Collection[str]) -> Owed:

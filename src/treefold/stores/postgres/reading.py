@@ -21,6 +21,7 @@ from treefold.stores.postgres.rows import (
     call_of_row,
     decode_text,
     encode_text,
+    entries_around_call,
     entries_of_rows,
     entry_of_row,
     pack_hash,
@@ -30,6 +31,37 @@ from treefold.stores.rows import runs_of_rows
 
 _MAX_INTEGER: Final = 2**63 - 1  # in PostgreSQL
 
+# The call and those below it, and those above it; a call above that a fork only shares has no row.
+# The server cannot know how few these are: with OFFSET 0 it looks up each by its index.
+AROUND: Final = f"""
+    WITH RECURSIVE below AS (
+        SELECT id FROM nodes WHERE id = %(call)s
+        UNION ALL
+        SELECT called.id FROM below CROSS JOIN LATERAL (
+            SELECT id FROM nodes WHERE nodes.parent = below.id OFFSET 0
+        ) AS called
+    ), above AS (
+        SELECT parent AS id FROM nodes WHERE id = %(call)s
+        UNION SELECT tree FROM nodes WHERE id = %(call)s AND tree <> id
+        UNION
+        SELECT caller.parent FROM above CROSS JOIN LATERAL (
+            SELECT parent FROM nodes WHERE nodes.id = above.id OFFSET 0
+        ) AS caller
+    ), wanted AS (
+        SELECT id, true AS is_below FROM below UNION ALL SELECT id, false FROM above
+    )
+    SELECT is_below, {EVENT}, {CALL}
+    FROM wanted CROSS JOIN LATERAL (
+        SELECT * FROM events WHERE events.node = wanted.id OFFSET 0
+    ) AS events
+    LEFT JOIN LATERAL (
+        SELECT * FROM nodes WHERE n = 1 AND nodes.id = events.node OFFSET 0
+    ) AS nodes ON true
+    WHERE is_below OR kind <> ALL (%(kinds)s::text[])
+    ORDER BY place
+"""
+_TEXTS: Final = "SELECT hash, text, crc FROM texts WHERE tree = %s"
+_SOME_TEXTS: Final = f"{_TEXTS} AND hash = ANY (%s::bytea[])"
 _TEXT: Final = "SELECT text, crc FROM texts WHERE tree = %s AND hash = %s"
 # There is no index of hashes alone, which every text would pay for; a search in each tree is quick.
 _ANY_TEXT: Final = """
@@ -38,22 +70,34 @@ _ANY_TEXT: Final = """
     ) AS found
     WHERE drives.node = drives.tree LIMIT 1
 """
-_TREES: Final = f"""
-    WITH open_nodes AS MATERIALIZED (
-        SELECT id, tree, parent, idles FROM nodes WHERE open AND tree > %(after)s
+# What is open is looked for in the trees of the page only: there may be any number of others.
+TREES: Final = f"""
+    WITH page AS MATERIALIZED (
+        SELECT id AS tree FROM nodes
+        WHERE parent = 0 AND id > %(after)s AND (
+            %(open)s::boolean IS NULL
+            OR EXISTS (SELECT 1 FROM nodes AS one WHERE one.open AND one.tree = nodes.id) = %(open)s
+        )
+        ORDER BY id LIMIT %(limit)s
+    ),
+    open_nodes AS MATERIALIZED (
+        SELECT id, tree, parent, idles FROM page JOIN nodes USING (tree) WHERE nodes.open
     ),
     parked AS (
         SELECT tree, bool_and(
-            id IN (SELECT node FROM questions)
+            EXISTS (SELECT 1 FROM questions WHERE questions.node = open_nodes.id)
             OR (idles AND id IN (SELECT parent FROM open_nodes))
         ) AS parked
         FROM open_nodes GROUP BY tree
     ),
-    asleep AS (SELECT tree, min(due) AS until FROM questions WHERE NOT asks GROUP BY tree)
+    asleep AS (
+        SELECT tree, min(due) AS until FROM page JOIN questions USING (tree)
+        WHERE NOT asks GROUP BY tree
+    )
     SELECT {CALL}, state, ended, state_crc, started, started_crc,
         parked.tree IS NOT NULL, coalesce(parked.parked, false), workers.name, newest.at,
         asleep.until
-    FROM nodes
+    FROM page JOIN nodes ON nodes.id = page.tree
     LEFT JOIN parked ON parked.tree = nodes.id
     LEFT JOIN asleep ON asleep.tree = parked.tree
     LEFT JOIN drives ON drives.node = nodes.id AND parked.tree IS NOT NULL
@@ -63,9 +107,7 @@ _TREES: Final = f"""
         SELECT at FROM events WHERE events.tree = parked.tree AND at IS NOT NULL
         ORDER BY place DESC LIMIT 1
     ) AS newest ON true
-    WHERE nodes.parent = 0 AND nodes.id > %(after)s
-        AND (%(open)s::boolean IS NULL OR (parked.tree IS NOT NULL) = %(open)s)
-    ORDER BY nodes.id LIMIT %(limit)s
+    ORDER BY nodes.id
 """
 _FIND: Final = f"""
     SELECT tree, {CALL} FROM nodes WHERE id = %s UNION ALL
@@ -73,7 +115,7 @@ _FIND: Final = f"""
 """
 _FIND_ALL: Final = f"SELECT {CALL} FROM nodes WHERE id = ANY (%s::bigint[])"
 _FIND_KEY: Final = f"SELECT {CALL} FROM nodes WHERE parent = 0 AND call_key = %s"
-_HIGHEST: Final = """
+HIGHEST: Final = """
     SELECT greatest(
             journal.node,
             (SELECT max(id) FROM nodes),
@@ -91,12 +133,12 @@ _ASKED: Final = f"""
     SELECT {_PENDING_ROW}, {EVENT}
     FROM questions LEFT JOIN events USING (tree, place)
 """
-_QUESTIONS: Final = f"""
-    {_ASKED}
-    WHERE asks
-        AND (%s OR NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id))
-    ORDER BY questions.number
+_IN_ORDER: Final = """
+    AND (%(answered)s OR NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id))
+    ORDER BY questions.number LIMIT %(limit)s
 """
+_QUESTIONS: Final = f"{_ASKED} WHERE asks {_IN_ORDER}"
+_QUESTIONS_OF_CALL: Final = f"{_ASKED} WHERE asks AND questions.node = %(node)s {_IN_ORDER}"
 _PENDING: Final = f"{_ASKED} WHERE tree = %s AND asks ORDER BY questions.number"
 _TIMERS: Final = f"""
     SELECT {_PENDING_ROW} FROM questions WHERE due > %s AND due <= %s ORDER BY due LIMIT %s
@@ -130,9 +172,23 @@ class JournalReader:  # noqa: PLR0904 - each is one query
         with self._reporting_damage():
             return entries_of_rows(rows, after)
 
-    def texts(self, tree: int) -> dict[str, str]:
-        search = "SELECT hash, text, crc FROM texts WHERE tree = %s"
-        rows = self._pool.fetch(search, (tree,), binary=True)
+    def entries_around(self, call: int, leaving_out: Collection[str]) -> list[Entry]:
+        values = {"call": call, "kinds": [encode_text(kind) for kind in leaving_out]}
+        rows = self._pool.fetch(statement(AROUND), values)
+        with self._reporting_damage():
+            return entries_around_call(rows)
+
+    def places(self, trees: Collection[int]) -> dict[int, int]:
+        search = "SELECT node, last FROM drives WHERE node = tree AND node = ANY (%s::bigint[])"
+        rows: list[Any] = self._pool.fetch(search, (list(trees),))
+        return dict(rows)
+
+    def texts(self, tree: int, hashes: Collection[str] | None) -> dict[str, str]:
+        if hashes is None:
+            rows = self._pool.fetch(_TEXTS, (tree,), binary=True)
+        else:
+            packed = [pack_hash(hash) for hash in hashes]
+            rows = self._pool.fetch(_SOME_TEXTS, (tree, packed), binary=True)
         unpacked = [(unpack_hash(hash), text, crc) for hash, text, crc in rows]
         with self._reporting_damage():
             return {hash: _decoded(hash, text, crc) for hash, text, crc in unpacked}
@@ -154,7 +210,7 @@ class JournalReader:  # noqa: PLR0904 - each is one query
 
     def trees(self, *, after: int, limit: int | None, is_open: bool | None) -> list[TreeRow]:
         values = {"after": after, "limit": limit, "open": is_open}
-        rows = self._pool.fetch(statement(_TREES), values)
+        rows = self._pool.fetch(statement(TREES), values)
         with self._reporting_damage():
             return list(map(_tree_row, rows))
 
@@ -207,7 +263,7 @@ class JournalReader:  # noqa: PLR0904 - each is one query
         return self._pool.fetch(search, (node,))[0][0]
 
     def highest(self) -> tuple[int, int]:
-        [(node, number)] = self._pool.fetch(_HIGHEST)
+        [(node, number)] = self._pool.fetch(HIGHEST)
         return node, number
 
     def past_runs(self, function: str, limit: int) -> list[list[float]]:
@@ -216,8 +272,10 @@ class JournalReader:  # noqa: PLR0904 - each is one query
     def last(self) -> int:
         return self._pool.fetch(_LAST)[0][0]
 
-    def questions(self, *, answered: bool) -> list[Question]:
-        return self._asked(self._pool.fetch(statement(_QUESTIONS), (answered,)))
+    def questions(self, *, answered: bool, node: int | None, limit: int | None) -> list[Question]:
+        search = _QUESTIONS if node is None else _QUESTIONS_OF_CALL
+        values = {"answered": answered, "node": node, "limit": limit}
+        return self._asked(self._pool.fetch(statement(search), values))
 
     def timers(self, after: float, until: float, limit: int | None) -> list[tuple[float, int]]:
         rows = self._pool.fetch(statement(_TIMERS), (after, until, limit))

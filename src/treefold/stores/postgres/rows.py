@@ -90,6 +90,24 @@ def entries_of_rows(rows: Sequence[Sequence[Any]], after: int) -> list[Entry]:
     return found
 
 
+def entries_around_call(rows: Sequence[Sequence[Any]]) -> list[Entry]:
+    """Return the entries of rows that begin with whether they are of a call or of one below it.
+
+    Raises:
+        DamagedRowError: one has a wrong checksum, or is missing.
+    """
+    found: list[Entry] = []
+    numbers: dict[int, int] = {}
+    for is_below, *row in rows:
+        entry = entry_of_row(row)
+        found.append(entry)
+        if is_below:
+            numbers[entry.node] = expected = numbers.get(entry.node, 0) + 1
+            if entry.number != expected:
+                raise DamagedRowError(f"entry {expected} of node:{entry.node} is missing")
+    return found
+
+
 def entry_of_row(row: Sequence[Any]) -> Entry:
     """Return the entry of a row with the columns of EVENT, and of CALL if it is to have a call.
 

@@ -141,8 +141,15 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     def reserve(self, nodes: int, trees: int = 0) -> tuple[int, int]:
         return self._membership.reserve(nodes, trees)
 
-    def owed(self, limit: int, *, older_than: float = 0.0) -> list[Ticket]:
-        return self._membership.owed(limit, older_than)
+    def owed(
+        self,
+        limit: int,
+        *,
+        older_than: float = 0.0,
+        queues: Collection[str] = (),
+        after: int | None = None,
+    ) -> list[Ticket]:
+        return self._membership.owed(limit, older_than, queues, after)
 
     def depth(self, queues: Collection[str] = ()) -> Owed:
         return self._membership.depth(queues)
@@ -208,8 +215,14 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
         return self._reader.entries(tree, after)
 
-    def texts(self, tree: int) -> dict[str, str]:
-        return self._reader.texts(tree)
+    def entries_around(self, call: int, *, leaving_out: Collection[str] = ()) -> list[Entry]:
+        return self._reader.entries_around(call, leaving_out)
+
+    def places(self, trees: Collection[int]) -> dict[int, int]:
+        return self._reader.places(trees)
+
+    def texts(self, tree: int, *, hashes: Collection[str] | None = None) -> dict[str, str]:
+        return self._reader.texts(tree, hashes)
 
     def text(self, hash: str, *, tree: int | None = None) -> str:
         return self._reader.text(hash, tree)
@@ -243,8 +256,10 @@ class PostgresStore:  # noqa: PLR0904 - the contract has as many
     def last(self) -> int:
         return self._reader.last()
 
-    def questions(self, *, answered: bool = False) -> list[Question]:
-        return self._reader.questions(answered=answered)
+    def questions(
+        self, *, answered: bool = False, node: int | None = None, limit: int | None = None
+    ) -> list[Question]:
+        return self._reader.questions(answered=answered, node=node, limit=limit)
 
     def timers(
         self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None

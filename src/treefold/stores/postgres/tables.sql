@@ -41,7 +41,10 @@ CREATE TABLE drives (
     queue text NOT NULL,
     priority integer NOT NULL
 ) WITH (fillfactor = 70); -- room for updates that leave the indexes alone
-CREATE INDEX drives_wanted ON drives (wanted) WHERE wanted IS NOT NULL;
+-- By when they are due, so that those that sleep are not read: in all queues, and in some.
+CREATE INDEX drives_due ON drives (greatest(wanted, wake_at)) WHERE wanted IS NOT NULL;
+CREATE INDEX drives_due_in_queue ON drives (queue, greatest(wanted, wake_at))
+WHERE wanted IS NOT NULL;
 CREATE INDEX drives_owned ON drives (owner) WHERE owner IS NOT NULL;
 CREATE INDEX drives_below ON drives (tree) WHERE node <> tree;
 
@@ -87,6 +90,7 @@ CREATE TABLE nodes (
 ) WITH (fillfactor = 80);
 CREATE INDEX nodes_open ON nodes (tree) WHERE open;
 CREATE INDEX nodes_top ON nodes (id) WHERE parent = 0;
+CREATE INDEX nodes_numbered ON nodes (number) WHERE parent = 0;
 CREATE INDEX nodes_forked ON nodes (source) WHERE source > 0;
 CREATE INDEX nodes_past ON nodes (function, ended) WHERE idles AND state = 'success';
 
