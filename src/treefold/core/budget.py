@@ -59,6 +59,8 @@ class Budget(Fact, frozen=True, kw_only=True):
             numbers = int if name in {"tokens", "calls"} else int | float | Decimal
             if value is not None and not (isinstance(value, numbers) and float(value) >= 0):
                 raise InvalidValueError(f"a budget of {name}={value!r} is none; give 0 or more")
+        if self.seconds is not None and type(self.seconds) is not int:
+            force_setattr(self, "seconds", float(self.seconds))
         if all(value is None for value in limits.values()):
             raise InvalidValueError("a Budget bounds something: give usd, tokens, seconds or calls")
 
