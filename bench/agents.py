@@ -117,6 +117,13 @@ async def measure(host: str, rounds: int) -> tuple[list[Row], dict[str, float]]:
             rows.append(
                 Row(f"{protocol}: client's cycle, {calls} of them", target, calls, talk, theirs)
             )
+    for calls, target in ((10, 2.0), (200, 1.2)):
+        base = f"{host}/{calls}/20"
+        http = by_hand.Aiohttp(base + PATHS["openai"])
+        opened.append(http)
+        mine, theirs = alone(worker(ours("openai", base))), _conversation("openai", http)
+        name = f"openai: agent's cycle, {calls} of them, beside aiohttp"
+        rows.append(Row(name, target, calls, mine, theirs))
     base = f"{host}/{CYCLES}/20"
     agent = worker(ours("openai", base))
     http = by_hand.Aiohttp(base + PATHS["openai"])

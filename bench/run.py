@@ -27,16 +27,16 @@ Operation = Callable[[int], Awaitable[None]]  # does it that many times
 
 TARGETS = {
     "tool called directly": 2.0,
-    "child call by ctx.invoke": 4.0,
+    "child call by ctx.invoke": 3.5,
     "turn": 5.0,
     "turn through an agent": 6.0,
-    "child call after 10,000 siblings": 4.0,
-    "child call at depth 200": 4.0,
+    "child call after 10,000 siblings": 3.5,
+    "child call at depth 200": 3.5,
 }
 IMPORTS = {
     "import treefold": 0.1,
-    "from treefold import Runtime, tool": 2.0,  # asyncio is half of it
-    "from treefold import Agent, Runtime, Turn, tool": 2.2,
+    "from treefold import Runtime, tool": 3.0,  # asyncio is a third of it
+    "from treefold import Agent, Runtime, Turn, tool": 3.2,
 }
 
 

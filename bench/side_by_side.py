@@ -74,7 +74,7 @@ def compare(
         micros, ratio = statistics.median(row.micros), statistics.median(row.ratios)
         verdict = "" if ratio <= row.target else "  above"
         print(f"{row.name:48}{micros:9.1f}{ratio:8.2f}{row.target:8.1f}{verdict}")
-    print("\nratio: to plain httpx by hand; for many at once, to plain aiohttp by hand")
+    print("\nratio: to plain httpx by hand; for many at once, and where it is said, to aiohttp")
     for name, value in more.items():
         print(f"{name}: {value:.1f}")
     found = {

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ import treefold
 from support import wait
 from treefold import (
     CodeFunction,
+    Edit,
     MemoryStore,
     NodeState,
     Question,
@@ -23,12 +25,24 @@ from treefold import (
     StoreError,
     StoreOwnedError,
 )
-from treefold.core.errors import UnknownQuestionError
+from treefold.core.commands import (
+    AnswerQuestion,
+    CancelCall,
+    Command,
+    ForkTree,
+    ResumeCall,
+    write_command,
+)
+from treefold.core.errors import InvalidValueError, UnknownQuestionError
 from treefold.stores import Entry
 
 T = TypeVar("T")
 
 PATIENCE: Final = 60  # seconds
+
+
+def anything(value: Any) -> Any:
+    return value
 
 
 async def ask(ctx: RunContext) -> str:
@@ -93,6 +107,72 @@ def test_what_is_no_message_is_dropped_and_the_next_one_is_followed(
     dropped = [one for one in caplog.messages if one.startswith("what another process asked for")]
     assert len(dropped) == len(bodies)
     assert all("was not done" in one for one in dropped)
+
+
+def test_an_answer_that_is_not_utf_8_arrives_as_it_is(path: Path):
+    with Runtime([asking], store=path) as runtime, treefold.attach(path) as observer:
+        node = runtime.invoke(asking)
+        observer.answer(asked(observer).id, "caf\udce9")
+        assert node.result(PATIENCE) == "caf\udce9"
+    with Runtime([asking], store=path) as runtime:
+        assert runtime.get_view(node.id).outputs == "caf\udce9"
+
+
+def test_a_reason_that_is_not_utf_8_cancels(path: Path):
+    with Runtime([asking], store=path) as runtime, treefold.attach(path) as observer:
+        node = runtime.invoke(asking)
+        asked(observer)
+        observer.cancel(node.id, "caf\udce9")
+        wait(lambda: node.state is NodeState.Canceled)
+        exception = runtime.get_view(node.id).exception
+        assert exception is not None
+        assert exception.message.endswith("caf\udce9")
+
+
+def test_a_refusal_that_is_not_utf_8_reaches_who_asked(path: Path):
+    async def count(ctx: RunContext) -> int:
+        return await ctx.ask(int, "How many?")
+
+    counting = CodeFunction(callable=count, repeatable=True)
+    with Runtime([counting], store=path) as runtime, treefold.attach(path) as observer:
+        runtime.invoke(counting)
+        question = asked(observer)
+        with SqliteStore(path) as store:
+            body = {"do": "answer", "id": question.id, "text": "caf\udce9"}
+            store.post(json.dumps(body), question=question.id)
+        assert "caf" in wait(lambda: observer.refusal(question.id))
+
+
+def test_infinite_arguments_of_a_fork_arrive(path: Path):
+    wait_for = CodeFunction(name="wait_for", callable=lambda ctx, x: f"waited {x}")
+    with Runtime([wait_for], store=path) as runtime, treefold.attach(path) as observer:
+        node = runtime.invoke(wait_for, {"x": 1.0})
+        assert node.result(PATIENCE) == "waited 1.0"
+        wait(lambda: observer.get_view(node.id).state.final)
+        key = observer.fork(
+            node.id,
+            edit=Edit(
+                args={
+                    "x": math.inf,
+                }
+            ),
+        )
+        fork = wait(lambda: observer.forked(key))
+        wait(lambda: observer.get_view(fork).outputs == "waited inf")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (CancelCall(1, anything(5)), "Expected `str`, got `int`"),
+        (AnswerQuestion("1-1", anything(5)), "Expected `str`, got `int`"),
+        (ForkTree(1, "key", edit={"args": {1, 2}}), "an edit has to be JSON: set has no JSON form"),
+        (ResumeCall(1, without=(anything(5),)), "Expected `str`, got `int`"),
+    ],
+)
+def test_what_nobody_could_read_is_refused_to_who_posts_it(command: Command, message: str):
+    with pytest.raises(InvalidValueError, match=message):
+        write_command(command, "an edit")
 
 
 def test_a_message_is_kept_until_what_came_of_it_is_written_down(path: Path):

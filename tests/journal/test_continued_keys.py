@@ -140,7 +140,8 @@ def test_resuming_takes_a_budget_too(world: World):
         # The one that has failed is not resumed a second time, but what became of it.
         third = runtime.resume(first.id, budget=Budget(calls=5))
         assert result(third) == "found"
-        assert [row.source for row in attach(world.file).trees()] == [0, first.id, second.id]
+        with attach(world.file) as observer:
+            assert [row.source for row in observer.trees()] == [0, first.id, second.id]
         with pytest.raises(UsageError, match="not paused"):
             runtime.resume(first.id)
     assert paid_once(world)

@@ -258,7 +258,7 @@ async def test_a_long_response_blocks_the_loop_for_a_few_times_as_long_as_it_tak
             parsing = min(time_to_parse() for _ in range(5))
             ratios.append(await longest_block(number) / parsing)
     # Other programs only make it longer.
-    assert min(ratios) < 7
+    assert min(ratios) < 10
 
 
 async def test_calls_in_text_count_as_calls():

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from operator import index
 from typing import Annotated, Any, Final
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.fact import VERBATIM, Fact, force_setattr, replace
+from treefold.core.scalars import exact_flag, exact_number, exact_text
 
 # The limits of a budget, and how each is read.
 _AMOUNTS: Final[dict[str, Callable[[str], Any]]] = {
@@ -48,21 +50,42 @@ class Budget(Fact, frozen=True, kw_only=True):
     name: Annotated[str | None, VERBATIM] = None
 
     def __post_init__(self) -> None:
-        if self.usd is not None:
-            try:
-                force_setattr(self, "usd", Decimal(str(self.usd)))
-            except InvalidOperation:
-                raise InvalidValueError(f"usd={self.usd!r} is no amount of US dollars") from None
-        limits: dict[str, Any] = {"usd": self.usd, "tokens": self.tokens}
-        limits |= {"seconds": self.seconds, "calls": self.calls}
-        for name, value in limits.items():
-            numbers = int if name in {"tokens", "calls"} else int | float | Decimal
-            if value is not None and not (isinstance(value, numbers) and float(value) >= 0):
-                raise InvalidValueError(f"a budget of {name}={value!r} is none; give 0 or more")
-        if self.seconds is not None and type(self.seconds) is not int:
-            force_setattr(self, "seconds", float(self.seconds))
-        if all(value is None for value in limits.values()):
+        limits = [name for name in _AMOUNTS if getattr(self, name) is not None]
+        if not limits:
             raise InvalidValueError("a Budget bounds something: give usd, tokens, seconds or calls")
+        for name in limits:
+            force_setattr(self, name, _limit(name, getattr(self, name)))
+        try:
+            force_setattr(self, "last_call", exact_flag(self.last_call))
+        except TypeError as error:
+            raise InvalidValueError(f"the last_call of a budget {error}") from None
+        try:
+            force_setattr(self, "name", None if self.name is None else exact_text(self.name))
+        except TypeError as error:
+            raise InvalidValueError(f"the name of a budget {error}") from None
+
+
+def _limit(name: str, value: Any) -> Any:
+    """Return a limit as its type says."""
+    exact = {"usd": _dollars, "seconds": exact_number}.get(name, index)
+    try:
+        amount = -1 if isinstance(value, bool) else exact(value)
+    except TypeError:
+        amount = -1
+    if amount >= 0:
+        return amount
+    raise InvalidValueError(
+        f"a budget of {name}={value!r} is none; give 0 or more, or leave {name} out for no limit"
+    )
+
+
+def _dollars(value: Any) -> Decimal:
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        raise InvalidValueError(f"usd={value!r} is no amount of US dollars") from None
+    exact_number(amount)
+    return amount
 
 
 def amounts_in(text: str) -> Budget:

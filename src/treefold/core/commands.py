@@ -109,14 +109,17 @@ def write_command(command: Command, what: str = "a command") -> str:
     """Return the body of a message with *command*.
 
     Raises:
-        InvalidValueError: it has a value without a JSON form; the message names *what*.
+        InvalidValueError: it cannot be read again; the message names *what*.
     """
     fields = {"do": tag_of(type(command)), **msgspec.structs.asdict(command)}
     try:
         # Unlike msgspec, the json module does not make lists of sets, or texts of times.
-        return json.dumps(fields, default=_plain)
+        body = json.dumps(fields, default=_plain)
+        # Whoever reads it can only drop what is no command, and nobody would be told.
+        read_command(body)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(f"{what} has to be JSON: {error}") from error
+    return body
 
 
 def _plain(value: Any) -> Any:

@@ -450,11 +450,12 @@ class Failure(Fact, frozen=True):
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
         """Return the description of *error*, even if its ``__str__`` raises."""
-        if isinstance(error, RecordedError):
-            return cls(error.type, error.message)
         try:
+            if isinstance(error, RecordedError):
+                return cls(str(error.type), str(error.message))
             message = error.message if isinstance(error, TracedError) else str(error)
-            return cls(type(error).__name__, message, type(error).__module__)
+            # A class may say anything about its module.
+            return cls(type(error).__name__, str(message), str(type(error).__module__))
         except Exception as fault:  # noqa: BLE001 - foreign code; the call must end nevertheless
             return cls(type(error).__name__, f"(its __str__ raised {type(fault).__name__})")
 

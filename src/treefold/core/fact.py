@@ -6,6 +6,7 @@ that are all derived from the fields of a class. What a field means beyond its t
 changes; what forks keep of it is in ``core.forking``.
 """
 
+import json
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -26,6 +27,8 @@ from typing import (
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr as force_setattr, replace as replace
+
+from treefold.core.scalars import exact
 
 T = TypeVar("T")
 
@@ -99,7 +102,19 @@ def decode(text: str | bytes, kind: type[T]) -> T:
     Raises:
         MsgspecError: there is none.
     """
-    return _decoder_of(kind).decode(text)
+    try:
+        return _decoder_of(kind).decode(text)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        # It does not accept lone surrogates; the json module does.
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            data = None
+        if data is None:
+            raise
+    return convert(data, kind)
 
 
 def convert(data: Any, kind: type[T]) -> T:
@@ -118,6 +133,18 @@ def _decoder_of(kind: Any) -> "msgspec.json.Decoder[Any]":
         return msgspec.json.Decoder(kind)
 
 
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=exact)
+
+
+def encode(value: Any) -> str:
+    """Return a fact, or the data of one, as the JSON text that ``decode`` reads."""
+    try:
+        return _ENCODER.encode(value).decode()
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8 form; the json module writes it as an escape.
+        return json.dumps(msgspec.to_builtins(value, enc_hook=exact), separators=(",", ":"))
+
+
 # How facts are written, as JSON data for a journal or for other programs. A ``Write`` gets a value
 # that is not None and what its writer needs to know; None stands for one that writes it unchanged.
 
@@ -127,24 +154,25 @@ Write = Callable[[Any, Any], Any]
 def writer_of(
     hint: Any,
     leaf: Callable[[Any], Write | None],
-    fact: Write,
+    facts: Callable[[tuple[type[Fact], ...]], Write],
     array: Callable[[Write | None], Write | None],
 ) -> Write | None:
-    """Return how values of the declared type *hint* are written.
+    """Return how values of the declared type *hint* are written, except None.
 
     Args:
         leaf: returns how values of a type are written that has no facts in it.
-        fact: writes a fact.
+        facts: returns how facts are written that are of one of these classes.
         array: returns how a tuple is written, by how each of its items is.
     """
+    kinds = (hint,)
     if get_origin(hint) in {Union, UnionType}:
-        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+        kinds = tuple([kind for kind in get_args(hint) if kind is not NoneType])
         # There are no other unions than those of facts, which are told apart by a tag.
         hint = kinds[0]
     if get_origin(hint) is tuple:
-        return array(writer_of(get_args(hint)[0], leaf, fact, array))
+        return array(writer_of(get_args(hint)[0], leaf, facts, array))
     if isinstance(hint, type) and issubclass(hint, Fact):
-        return fact
+        return facts(kinds)
     return leaf(hint)
 
 

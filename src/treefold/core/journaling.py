@@ -2,18 +2,24 @@
 
 An event is written by the types of its fields. Fields that a column of the entry has, and fields
 with their default value, are left out. The exchange is on a line of its own, because few readers
-need it. Reading a journal creates instances of these classes only.
+need it. Reading a journal creates instances of these classes only. It checks their types, so a
+field with a value of another type is converted when it is written, or refused.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from decimal import Decimal
+from enum import StrEnum
 from functools import cache, partial
-from typing import Any, Final, cast, get_origin
+from math import isfinite
+from types import NoneType, UnionType
+from typing import Any, Final, Union, cast, get_args, get_origin
 
 import msgspec
 
 from treefold.core import agent_events
 from treefold.core.agent_events import ResponseCompleted
+from treefold.core.errors import InvalidValueError
 from treefold.core.events import (
     CallEnded,
     CallInherited,
@@ -31,13 +37,24 @@ from treefold.core.fact import (
     Write,
     convert,
     decode,
+    encode,
     fields_of,
     force_setattr,
     tag_of,
     writer_of,
 )
 from treefold.core.json_form import kinds_of
+from treefold.core.question import Question
+from treefold.core.scalars import (
+    exact_decimal,
+    exact_flag,
+    exact_integer,
+    exact_member,
+    exact_number,
+    exact_text,
+)
 from treefold.core.store import Call, Entry
+from treefold.core.truncation import truncated_repr
 from treefold.core.usage import NO_USAGE
 from treefold.core.value_codec import QUOTED_TAG, ValueDecoder, ValueEncoder
 
@@ -56,7 +73,17 @@ _EXCHANGE: Final = "exchange"
 _NO_EXCHANGE: Final = msgspec.to_builtins(
     Exchange(dialect=PLAIN, sent=(), received=(), finish=Finish.ANSWERED, usage=NO_USAGE)
 )
+_TAG: Final = QUOTED_TAG.strip('"')  # of packed values
 _YEAR_9999: Final = 253_370_764_800  # its first second; datetime ends with that year
+# The types of scalars whose values are written unchanged, and how others become such.
+_LEAVES: Final[dict[Any, Callable[[Any], Any]]] = {
+    str: exact_text,
+    int: exact_integer,
+    bool: exact_flag,
+    Decimal: exact_decimal,
+}
+# Makes a context in which a damaged entry raises an error that says what is damaged.
+Reporting = Callable[[], AbstractContextManager[None]]
 # Types whose values are compared with the default; ``==`` of other types may run foreign code.
 _COMPARABLE: Final = {int, float, bool, str, tuple}
 
@@ -65,25 +92,28 @@ def entry_of(event: Event, encoder: ValueEncoder, *, tree: int, number: int) -> 
     """Return *event* as the entry with this *number* of its node.
 
     *encoder* has the long texts of the conversation that the event is part of.
+
+    Raises:
+        InvalidValueError: a field has a value that could not be read again.
     """
     encoder.texts = {}
-    body = _written(event, encoder)
+    body = _event_writer(type(event))(event, encoder)
     question = settled = None
     if isinstance(event, QuestionChanged):
-        question = event.question.redacted(encoder.redacted)
+        question = _as_read(event.question.redacted(encoder.redacted))
         # An imported copy of the call has another id.
         body["question"] |= {"id": _after_node(event.question.id), "node": 0}
     elif isinstance(event, QuestionSettled):
         settled = event.id
         body["id"] = _after_node(event.id)
     exchange = body.pop(_EXCHANGE, None)
-    text = _json(body)
+    text = encode(body)
     return Entry(
         tree=tree,
         node=event.node,
         number=number,
         kind=type(event).__name__,
-        body=text if exchange is None else f"{text}\n{_json(exchange)}",
+        body=text if exchange is None else f"{text}\n{encode(exchange)}",
         texts=encoder.texts,
         call=_call_of(event),
         state=event.state if isinstance(event, CallEnded) else event.new_state,
@@ -91,6 +121,14 @@ def entry_of(event: Event, encoder: ValueEncoder, *, tree: int, number: int) -> 
         settled=settled,
         at=getattr(event, "at", None),
     )
+
+
+def _as_read(question: Question) -> Question:
+    """Return *question* as stores return it, which write it once more for those who answer."""
+    try:
+        return decode(encode(question), Question)
+    except (TypeError, msgspec.MsgspecError) as error:
+        raise InvalidValueError(f"a question cannot be recorded: {error}") from None
 
 
 def _call_of(event: Event) -> Call | None:
@@ -121,37 +159,40 @@ def _after_node(question_id: str) -> str:
     return question_id.partition("-")[2]
 
 
-def _json(body: dict[str, Any]) -> str:
-    try:
-        return msgspec.json.encode(body).decode()
-    except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8 form; the json module writes it as an escape.
-        return json.dumps(body, separators=(",", ":"))
+def events_of(
+    entries: Iterable[Entry],
+    text_of: Callable[[str], str],
+    reporting: Reporting = nullcontext,
+) -> list[Event]:
+    """Return the events of *entries*.
 
-
-def events_of(entries: Iterable[Entry], text_of: Callable[[str], str]) -> list[Event]:
-    """Return the events of *entries*; *text_of* returns a long text by its hash.
+    Args:
+        text_of: returns a long text by its hash.
+        reporting: wraps what reads an exchange later, and says whose it is if it is damaged.
 
     Raises:
         ValueError: an entry is damaged.
     """
     decoder = ValueDecoder(text_of)
-    return [_event_of(entry, decoder) for entry in entries]
+    return [_event_of(entry, decoder, reporting) for entry in entries]
 
 
-def _event_of(entry: Entry, decoder: ValueDecoder) -> Event:
+def _event_of(entry: Entry, decoder: ValueDecoder, reporting: Reporting) -> Event:
     kind = _KINDS.get(entry.kind)
     if kind is None:
         raise ValueError(f"unknown kind of event {entry.kind!r}")
     if entry.at is not None and not 0 <= entry.at < _YEAR_9999:
         raise ValueError(f"{entry.at!r} is not a time")
     text, _, exchange = entry.body.partition("\n")
+    if bool(exchange) is not (kind is ResponseCompleted):
+        raise ValueError(f"{entry.kind} with{'' if exchange else 'out'} an exchange")
     try:
         event = _decoded(kind, entry, text, decoder)
     except (KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
         raise ValueError(f"not a journal's {entry.kind}: {error}") from error
     if exchange:
-        force_setattr(event, _EXCHANGE, LazyExchange(partial(_read_exchange, exchange, decoder)))
+        read = partial(_read_exchange, exchange, decoder, reporting)
+        force_setattr(event, _EXCHANGE, LazyExchange(read))
     return event
 
 
@@ -195,39 +236,69 @@ def _columns(kind: type[Event], entry: Entry) -> dict[str, Any]:
     return columns
 
 
-def _read_exchange(text: str, decoder: ValueDecoder) -> Exchange:
-    return convert(decoder.read(text), Exchange)
+def _read_exchange(text: str, decoder: ValueDecoder, reporting: Reporting) -> Exchange:
+    with reporting():
+        return convert(decoder.read(text), Exchange)
 
 
 # How each class is written: computed once from its fields.
 
 
-def _written(fact: Fact, encoder: ValueEncoder) -> dict[str, Any]:
-    # The class that a LazyExchange says it has is that of an exchange.
-    kind, short = fact.__class__, encoder.unchanged_below
-    tag = tag_of(kind)
-    written: dict[str, Any] = {} if tag is None else {"type": tag}
-    for name, json_name, default, write in _plan(kind):
-        item = getattr(fact, name)
-        if item is default or (type(item) in _COMPARABLE and item == default):
-            continue
-        # The last condition is a fast path for most texts.
-        if write is None or item is None or (type(item) is str and len(item) < short):
-            written[json_name] = item
-        else:
-            written[json_name] = write(item, encoder)
-    return written
+# A field that a body has: its name, its name in JSON, its default, the type of the values that are
+# written unchanged (but no long texts), and how all others are written.
+_Field = tuple[str, str, Any, type | None, Write]
 
 
 @cache
-def _plan(kind: type[Fact]) -> list[tuple[str, str, Any, Write | None]]:
-    """Return the names of the fields that a body has, their defaults, and how they are written."""
+def _event_writer(kind: type[Event]) -> Write:
+    return _facts((kind,))
+
+
+def _facts(kinds: tuple[type[Fact], ...]) -> Write:
+    """Return how facts are written that are of one of these classes."""
+    plans = {kind: (tag_of(kind), _plan(kind)) for kind in kinds}
+
+    def write_fact(fact: Any, encoder: ValueEncoder) -> dict[str, Any]:
+        # The class that a LazyExchange says it has is that of an exchange.
+        known, short = plans.get(fact.__class__), encoder.unchanged_below
+        tag, plan = known or plans[_kind_of(fact, kinds)]
+        written: dict[str, Any] = {} if tag is None else {"type": tag}
+        for name, json_name, default, kind, write in plan:
+            item = getattr(fact, name)
+            if item is default or (type(item) in _COMPARABLE and item == default):
+                continue
+            # A fast path for most values.
+            if type(item) is kind and (kind is not str or len(item) < short):
+                written[json_name] = item
+                continue
+            try:
+                written[json_name] = write(item, encoder)
+            except TypeError as error:
+                what = f"{fact.__class__.__name__}.{name}"
+                raise InvalidValueError(f"{what} cannot be recorded: it {error}") from None
+        return written
+
+    return write_fact
+
+
+def _kind_of(fact: Any, kinds: tuple[type[Fact], ...]) -> type[Fact]:
+    """Return the class that *fact*, of a subclass, is written and read as."""
+    for kind in kinds:
+        if isinstance(fact, kind):
+            return kind
+    known = " or ".join(kind.__name__ for kind in kinds)
+    raise TypeError(f"has to be {known}, not {truncated_repr(fact, 100)}")
+
+
+@cache
+def _plan(kind: type[Fact]) -> list[_Field]:
+    """Return how the fields that a body has are written."""
     plan = [
         (
             one.name,
             one.json_name,
             one.default,
-            _writer(one.hint) if VERBATIM not in one.marks else None,
+            *_writer(one.hint, is_verbatim=VERBATIM in one.marks),
         )
         for one in fields_of(kind)
         if COLUMN not in one.marks
@@ -236,28 +307,70 @@ def _plan(kind: type[Fact]) -> list[tuple[str, str, Any, Write | None]]:
     return sorted(plan, key=lambda field: field[0] == _EXCHANGE)
 
 
-def _writer(hint: Any) -> Write | None:
-    return writer_of(hint, _leaf, _written, _array)
+def _writer(hint: Any, *, is_verbatim: bool) -> tuple[type | None, Write]:
+    """Return the type of the values that are written unchanged, and how others are written."""
+    write = writer_of(hint, partial(_leaf, is_verbatim=is_verbatim), _facts, _array)
+    assert write is not None  # as for every field of an event
+    kinds = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+    kind = str if kinds[0] is Any else kinds[0]
+    if kind is float and NoneType in kinds:
+        return float, _write_optional_number
+    if NoneType in kinds:
+        write = _optional(write)
+    return kind if kind in _LEAVES or _is_enum(kind) else None, write
 
 
-def _array(write: Write | None) -> Write | None:
-    return write and (lambda items, encoder: [write(item, encoder) for item in items])
+def _is_enum(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, StrEnum)
 
 
-def _leaf(hint: Any) -> Write | None:
-    if hint is str:
-        return _write_text
+def _optional(write: Write) -> Write:
+    return lambda value, encoder: None if value is None else write(value, encoder)
+
+
+def _write_optional_number(value: Any, _: ValueEncoder) -> float | None:
+    # A time limit that is not finite is the same as none; msgspec writes one of Python's as null.
+    is_none = value is None or (isinstance(value, float) and not isfinite(value))
+    return None if is_none else exact_number(value)
+
+
+def _array(write: Write | None) -> Write:
+    assert write is not None  # as for every field of an event
+
+    def write_items(items: Any, encoder: ValueEncoder) -> list[Any]:
+        if type(items) is not tuple and not isinstance(items, list):
+            raise TypeError(f"has to be a tuple, not {truncated_repr(items, 100)}")
+        return [write(item, encoder) for item in cast("tuple[Any, ...]", items)]
+
+    return write_items
+
+
+def _leaf(hint: Any, *, is_verbatim: bool) -> Write:
     if hint is Any:
         return _write_value
-    return _write_arguments if get_origin(hint) is Mapping else None
+    if get_origin(hint) is Mapping:
+        return _write_arguments
+    if _is_enum(hint):
+        return lambda value, _: exact_member(hint, value)
+    if hint is str and not is_verbatim:
+        return _write_text
+    convert = exact_number if hint is float else _LEAVES[hint]
+    return lambda value, _: convert(value)
 
 
-def _write_text(text: str, encoder: ValueEncoder) -> Any:
-    return encoder.pack_any(text)
+def _write_text(text: Any, encoder: ValueEncoder) -> Any:
+    return encoder.pack_any(text if type(text) is str else exact_text(text))
 
 
-def _write_arguments(args: Mapping[str, Any], encoder: ValueEncoder) -> Any:
-    return encoder.pack_arguments(args)
+def _write_arguments(args: Any, encoder: ValueEncoder) -> Any:
+    if type(args) is not dict and not isinstance(args, Mapping):
+        raise TypeError(f"has to be a mapping, not {truncated_repr(args, 100)}")
+    packed = encoder.pack_arguments(cast("Mapping[str, Any]", args))
+    # Only names that are no texts, or that are a tag, are packed.
+    if _TAG in packed:
+        for name in cast("Mapping[Any, Any]", args):
+            exact_text(name)
+    return packed
 
 
 def _write_value(value: Any, encoder: ValueEncoder) -> Any:

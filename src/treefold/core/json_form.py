@@ -68,7 +68,7 @@ def _properties(kind: type[Fact]) -> list[tuple[str, Any]]:
 
 
 def _encoder(hint: Any) -> Write | None:
-    return writer_of(hint, _leaf, _encode_fact, _array)
+    return writer_of(hint, _leaf, lambda _: _encode_fact, _array)
 
 
 def _array(encode: Write | None) -> Write:

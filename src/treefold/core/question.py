@@ -140,9 +140,13 @@ class Question(Fact, frozen=True, kw_only=True):
         """
         if self.form is not None and args is None:
             return Answer(self._filled(self.form, text))
-        if not isinstance(text, str) or not isinstance(args, Mapping | None):
+        if (
+            not isinstance(text, str)
+            or not isinstance(args, Mapping | None)
+            or not all(isinstance(name, str) for name in args or ())
+        ):
             raise InvalidValueError(
-                f"the answer to a question must be a str, and args a mapping or None, got"
+                f"the answer to a question must be a str, and args a mapping of names or None, got"
                 f" {text!r} and {args!r}"
             )
         if self.kind is QuestionKind.Approval:

@@ -155,9 +155,7 @@ class WireSession(Session):
                     for event in decoder.end():
                         yield event
                     response = attempt.response()
-                    if response.message is not None and len(response.message) > _LONG_MESSAGE:
-                        # Others run before it is read, which takes as long as writing it.
-                        await asyncio.sleep(0)
+                    await _make_way(response)
                     break
                 except RequestError as failure:
                     error = self._endpoint.scrub(failure)
@@ -347,6 +345,12 @@ class WireSession(Session):
 
     def _sdk_exception(self, error: RequestError) -> BaseException | None:
         return sdk_exception(self._sdk, error, self._endpoint.address)
+
+
+async def _make_way(response: Response) -> None:
+    """Let others run before a long message is read, which takes as long as writing it."""
+    if response.message is not None and len(response.message) > _LONG_MESSAGE:
+        await asyncio.sleep(0)
 
 
 def _failure(error: RequestError) -> Failure:

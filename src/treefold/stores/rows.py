@@ -1,13 +1,10 @@
 """Converts entries to rows of the tables and back, and checks what each row says."""
 
-import json
 import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from treefold.core.fact import convert, decode
+from treefold.core.fact import decode, encode
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry
@@ -295,18 +292,12 @@ def _wrong(what: str) -> DamagedRowError:
 
 def dump_question(question: Question) -> str:
     """Return a question as JSON."""
-    try:
-        return msgspec.json.encode(question).decode()
-    except UnicodeEncodeError:  # a lone surrogate, which has to be escaped
-        return json.dumps(msgspec.to_builtins(question))
+    return encode(question)
 
 
 def load_question(json_text: str) -> Question:
     """Return the question that was written as *json_text*."""
-    try:
-        return decode(json_text, Question)
-    except msgspec.DecodeError:  # a lone surrogate
-        return convert(json.loads(json_text), Question)
+    return decode(json_text, Question)
 
 
 def pack_hash(hash: str) -> str | bytes:

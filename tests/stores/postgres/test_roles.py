@@ -9,6 +9,7 @@ import pytest
 from postgres_server import new_name, shared_url
 from shared_stores import LEASE, TreeWriter, info
 from treefold import StoreError
+from treefold.core.commands import AnswerQuestion, read_command
 from treefold.core.errors import InvalidValueError
 from treefold.core.shared_store import Load, Ownership
 from treefold.runtime.observe.observer import Observer
@@ -112,6 +113,8 @@ def test_a_desk_answers_questions_and_does_nothing_else(
             '{"do": "cancel", "node": 1}',
             '{"do": "answer", "id": "1-3", "text": "allow"}',
             '{"do": "claim", "id": "1-2"}',
+            r'{"do": "answer\udce9", "id": "1-2", "text": ""}',
+            r'{"a": "\\ud800", "do": "cancel", "b": "\\ud800", "node": 1}',
             "[]",
         ):
             assert is_refused(lambda body=body: store.post(body, question="1-2"))
@@ -125,6 +128,13 @@ def test_a_desk_answers_questions_and_does_nothing_else(
         url, "INSERT INTO inbox (drive, body, token) VALUES (1, '{}', gen_random_uuid())"
     )
     assert not may(url, "UPDATE inbox SET body = '{}'")
+
+
+def test_a_desk_answers_in_what_is_not_utf_8(owner: PostgresStore, role: Callable[[str], str]):
+    with PostgresStore(role("desk")) as store, Observer(store) as observer:
+        observer.answer("1-1", "deny: caf\udce9 \0 \\ud800")
+    [message] = owner.inbox()
+    assert read_command(message.body) == AnswerQuestion("1-1", "deny: caf\udce9 \0 \\ud800")
 
 
 def test_a_worker_adds_events_and_never_changes_one(

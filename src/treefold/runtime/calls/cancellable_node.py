@@ -42,7 +42,8 @@ class CancellableNode(AwaitedNode):
 
     def cancel(self, reason: str = "cancelled") -> None:
         if self.stage is not ENDED:
-            self.loop_handle.run_soon(self._cancel_or_insist, reason)
+            # It is recorded, and whoever cancels often gives the exception that is the reason.
+            self.loop_handle.run_soon(self._cancel_or_insist, str(reason))
 
     def _cancel_or_insist(self, reason: str) -> None:
         if self._cancellation is None or not self._cancellation.confirm(reason):

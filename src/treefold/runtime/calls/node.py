@@ -19,6 +19,7 @@ from treefold.core.errors import (
     ClosedError,
     FencedError,
     IllegalTransitionError,
+    InvalidValueError,
     TooLargeError,
     UsageError,
 )
@@ -325,11 +326,11 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
     def record_outcome(self, journal: Recorder, outcome: Outcome) -> None:
         """Record the outcome in the journal, without publishing it yet.
 
-        A result or exception that is too large for the journal is replaced by a TooLargeError.
+        A result or exception that the journal refuses is replaced by the error that says why.
         """
         try:
             journal.record(self.tree.id, self._conclude(outcome))
-        except TooLargeError as error:
+        except (TooLargeError, InvalidValueError) as error:
             error.__cause__ = outcome[2]
             journal.record(self.tree.id, self._conclude((ERROR, None, error)))
 

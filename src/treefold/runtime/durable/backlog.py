@@ -43,6 +43,7 @@ class Backlog:
 
         Raises:
             TooLargeError: it does not fit into the store.
+            InvalidValueError: it has a value that could not be read again.
         """
         node = self._nodes.get(event.node)
         # A tree that was submitted here may have been adopted here since, as another drive.

@@ -11,8 +11,6 @@ import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, nullcontext, suppress
 
-import msgspec
-
 from treefold.core.commands import (
     AnswerQuestion,
     ClaimQuestion,
@@ -28,6 +26,7 @@ from treefold.core.errors import (
     TreefoldError,
     UnknownQuestionError,
 )
+from treefold.core.fact import encode
 from treefold.core.store import Message, nonblocking
 from treefold.runtime.durable.journal_writer import JournalWriter
 
@@ -82,8 +81,7 @@ class Inbox:
             log.warning("what another process asked for was not done: %s", error)
             # The process that posted it waits for a reply with this key.
             if (key := getattr(command, "key", None)) is not None:
-                refusal = msgspec.json.encode(Refusal(key, str(error))).decode()
-                self._journal.store.broadcast(refusal)
+                self._journal.store.broadcast(encode(Refusal(key, str(error))))
         self._postponed.discard(message.id)
         # Once the journal is closed, its effects are not recorded: the next driver executes it.
         return not self._journal.is_closed

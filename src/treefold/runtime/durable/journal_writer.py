@@ -23,7 +23,13 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from treefold.core.arriving import Delta
-from treefold.core.errors import FencedError, StoreBusyError, StoreError, TooLargeError
+from treefold.core.errors import (
+    FencedError,
+    InvalidValueError,
+    StoreBusyError,
+    StoreError,
+    TooLargeError,
+)
 from treefold.core.events import Event
 from treefold.core.function import Node
 from treefold.core.shared_store import SharedStore, is_shared
@@ -126,6 +132,7 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
 
         Raises:
             TooLargeError: one does not fit into the store; then none is recorded.
+            InvalidValueError: one has a value that could not be read again; the same.
         """
         if self.is_closed:
             return
@@ -134,7 +141,7 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
             try:
                 for event in events:
                     self._backlog.add(tree, event, drive)
-            except TooLargeError:
+            except (TooLargeError, InvalidValueError):
                 self._backlog.remove_after(count)
                 raise
         if self._timer is None:

@@ -6,6 +6,7 @@ The events that a fork shares with its original tree are included.
 import gc
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 
 from treefold.core.errors import StoreError, UnknownNodeError
 from treefold.core.events import Event, TreeForked, set_number
@@ -54,9 +55,10 @@ class TreeReader:
         entries = self._store.entries(self._tree, after=self._read)
         if not entries:
             return []
-        with reporting_damage(self._store, self._tree):
+        reporting = partial(reporting_damage, self._store, self._tree)
+        with reporting():
             with gc_disabled():
-                events = events_of(entries, text_of)
+                events = events_of(entries, text_of, reporting)
             if not self._read and self._with_source and isinstance(events[0], TreeForked):
                 events[:0] = self._inherited(events[0])
         for number, event in enumerate(events, self.count + 1):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from treefold.core.errors import ClosedError, StoreError, TooLargeError
+from treefold.core.errors import ClosedError, InvalidValueError, StoreError, TooLargeError
 from treefold.core.question import (
     CANCEL,
     REPORT,
@@ -130,7 +130,7 @@ def _open(
     node.begin_pause(question.text)
     try:
         return board.ask(question, tree, loop_handle, settle, check)
-    except TooLargeError:
+    except (TooLargeError, InvalidValueError):
         node.end_pause()
         raise
 

@@ -129,7 +129,7 @@ class QuestionBoard:
         if question is not old:
             try:
                 tree.publish(QuestionAsked(node_id, time.time(), question))
-            except TooLargeError:
+            except (TooLargeError, InvalidValueError):
                 del self._open[question.id]
                 raise
         self._log(tree, question, loop_handle)

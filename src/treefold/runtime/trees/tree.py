@@ -138,6 +138,7 @@ class Tree:  # noqa: PLR0904 - records, views, those who wait, and bags, under o
 
         Raises:
             TooLargeError: it is too large for the journal; it was not applied.
+            InvalidValueError: the journal could not be read with a value of it; the same.
         """
         if is_recorded and self.journal is not None:
             self.journal.record(self.id, event)

@@ -438,10 +438,14 @@ CREATE OR REPLACE FUNCTION answer(its_question text, its_body text, its_token uu
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     its_node bigint;
+    -- jsonb refuses lone surrogates and NUL, which are escaped in the text of an answer.
+    readable text := regexp_replace(
+        its_body, '\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})', '\\ufffd', 'g'
+    );
 BEGIN
     IF NOT has_function_privilege(session_user, 'post(bigint, text, text, uuid)', 'EXECUTE') AND (
-        its_body::jsonb ->> 'do' IS DISTINCT FROM 'answer'
-        OR its_body::jsonb ->> 'id' IS DISTINCT FROM its_question
+        readable::jsonb ->> 'do' IS DISTINCT FROM 'answer'
+        OR readable::jsonb ->> 'id' IS DISTINCT FROM its_question
     ) THEN
         RAISE EXCEPTION 'it is not an answer' USING ERRCODE = 'insufficient_privilege';
     END IF;
