@@ -85,8 +85,7 @@ async def run_call(node: CallNode, context: RunContext) -> None:
                 node.end(outcome)
             else:
                 await _end_with(bags, node, outcome)
-        # What ends a call may raise anything, too, and its waiters must not hang for that.
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - its waiters must not hang for anything
             await _end_failed(node, error)
     # Ctrl-C may come at any line, and nothing can be awaited after it.
     except KeyboardInterrupt as error:
