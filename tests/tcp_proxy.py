@@ -22,6 +22,7 @@ class Cut(Enum):
     HALF = "half of the request reaches the server"
     AFTER = "the request reaches the server, and the connection ends at once"
     REPLY = "the server replies, and the connection ends before the client has the reply"
+    HELD = "the server replies, and the connection ends after a pause, without the reply"
     SILENCE = "the request is swallowed, and the connection stays open"
     FREEZE = "half of the request reaches the server, and the rest after a pause"
 
@@ -31,7 +32,7 @@ class TcpProxy:
 
     Args:
         spare: a request that has these bytes is not cut off.
-        pause: is called by ``Cut.FREEZE``, and returns when it is over.
+        pause: is called by ``Cut.FREEZE`` and ``Cut.HELD``, and returns when it is over.
 
     Attributes:
         port: the one that clients connect to.
@@ -124,10 +125,12 @@ class TcpProxy:
             server.sendall(request[: len(request) // 2])
         elif cut is Cut.AFTER:
             server.sendall(request)
-        elif cut is Cut.REPLY:
+        elif cut in {Cut.REPLY, Cut.HELD}:
             server.sendall(request)
             server.settimeout(PATIENCE)
             server.recv(_CHUNK)
+            if cut is Cut.HELD:
+                self._pause()
         elif cut is Cut.SILENCE:
             # Until the client gives up.
             while client.recv(_CHUNK):

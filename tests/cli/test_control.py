@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from command_line import PATIENCE, environment, treefold
 from journal_driver import ERRANDS, Drive, act, asked, is_over, seen
 from support import wait
 from terminal import Terminal
-from treefold import NodeState
+from treefold import NodeState, SqliteStore, attach
 from treefold.views.liveness import ANSWERED
 
 LATER: Final = (
@@ -336,6 +337,26 @@ def test_a_cancelled_run_resumes_as_a_fork(path: Path, drive: Drive):
     act(path, "cancel", "1")
     assert act(path, "resume", "1") == (0, "deploy (run 1) resumes as run 2\n", "")
     assert asked(path) == ["2-2"]  # the first was of the time before
+
+
+def test_whoever_resumes_a_run_that_is_cancelled_meanwhile_is_told(path: Path, drive: Drive):
+    driver = drive("deploy")
+    asked(path)
+    act(path, "pause", "1")
+    with SqliteStore(path) as store, ThreadPoolExecutor(1) as thread:
+        wait(lambda: not store.inbox())
+        os.kill(driver.pid, signal.SIGSTOP)
+        try:
+            act(path, "cancel", "1", "--wait", "0")
+            resuming = thread.submit(act, path, "resume", "1")
+            wait(lambda: len(store.inbox()) == 2)
+        finally:
+            os.kill(driver.pid, signal.SIGCONT)
+        code, shown, told = resuming.result(PATIENCE)
+    assert (code, shown) == (2, "")
+    assert "before it could be resumed; resume it again to continue it in a fork" in told
+    with attach(path) as observer:
+        assert [tree.id for tree in observer.trees()] == [1]
 
 
 def test_a_driver_that_does_not_come_to_it_is_exit_code_3(path: Path, drive: Drive):

@@ -360,6 +360,40 @@ def test_a_question_of_a_remote_call_is_settled_there_though_its_tree_is_parked_
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_answer_to_a_call_in_doubt_below_a_remote_call_reaches_whoever_runs_that(
+    workers: Workers, *, is_first: bool
+):
+    begun, gate = threading.Event(), threading.Event()
+
+    async def pay(ctx: RunContext, n: int) -> int:
+        begun.set()
+        while not gate.is_set():  # noqa: ASYNC110 - nobody sets it: the process ends
+            await asyncio.sleep(0.01)
+        return n
+
+    paying = CodeFunction(name="pay", callable=pay)
+
+    async def errand(ctx: RunContext, n: int) -> int:
+        return await ctx.invoke(paying, {"n": n})
+
+    work = calling("work", remote("errand", errand, uses=[paying], repeatable=True))
+    # It serves both queues, so that the remote call runs as part of its tree.
+    first = workers(work, worker=serving("a", "far"))
+    node = first.invoke(work, {"n": 2}).id
+    eventually(begun.is_set)
+    workers.close(first)
+    # The next worker of the tree does not run the remote call.
+    for queue in ("a", "far") if is_first else ("far", "a"):
+        workers(work, worker=serving(queue))
+    with attach(workers.url) as observer:
+        eventually(observer.questions, "the question")
+        [asked] = observer.questions()
+        observer.answer(asked.id, "use: 5")
+        eventually(lambda: observer.get_view(node).state.final)
+        assert observer.get_view(node).outputs == [5]
+
+
 def test_what_cannot_be_sent_is_refused_before_anything_is_written(workers: Workers):
     work_on = remote("work_on", lambda ctx, n: n)
 

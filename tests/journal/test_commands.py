@@ -12,13 +12,16 @@ from typing import Any, Final, TypeVar
 import pytest
 
 import treefold
+from notes_in_files import note, noted
 from support import wait
 from treefold import (
     CodeFunction,
     Edit,
     MemoryStore,
     NodeState,
+    Observer,
     Question,
+    QuestionKind,
     RunContext,
     Runtime,
     SqliteStore,
@@ -28,6 +31,7 @@ from treefold import (
 from treefold.core.commands import (
     AnswerQuestion,
     CancelCall,
+    ClaimQuestion,
     Command,
     ForkTree,
     ResumeCall,
@@ -349,3 +353,126 @@ def test_an_answer_that_was_announced_by_a_killed_process_does_not_hide_the_ques
         assert asked(observer) == question
         observer.answer(question.id, "yes")
         assert runtime.recover()[0].result(PATIENCE) == "yes"
+
+
+class Forgetful(SqliteStore):
+    """A store in which executed commands stay, as if the process died before it deleted them."""
+
+    def done(self, message: int) -> None:
+        raise StoreError(self.name, "no room")
+
+
+async def pay(ctx: RunContext, folder: str) -> None:
+    note(folder, "effects", "paid")
+
+
+paying = CodeFunction(callable=pay)
+
+
+async def order(ctx: RunContext, folder: str) -> None:
+    await ctx.ask("Well?")
+    await ctx.invoke(paying, {"folder": folder})
+
+
+ordering = CodeFunction(callable=order, uses=[paying], repeatable=True)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_run_that_is_paused_resumed_and_cancelled_while_nothing_drives_it_stays_cancelled(
+    path: Path, tmp_path: Path, *, dies: bool
+):
+    with Runtime([ordering], store=path) as runtime:
+        node = runtime.invoke(ordering, {"folder": str(tmp_path)})
+        asked(runtime)
+    with treefold.attach(path) as observer:
+        for command in "pause", "resume", "cancel":
+            with treefold.attach(path) as other:
+                getattr(other, command)(node.id)
+        if dies:
+            with Runtime([ordering], store=Forgetful(path)):
+                wait(lambda: observer.get_view(node.id).state.final)
+        with Runtime([ordering], store=path):
+            wait(lambda: _is_empty(path))
+            wait(lambda: observer.get_view(node.id).state is NodeState.Canceled)
+        assert [tree.id for tree in observer.trees()] == [node.id]
+    assert noted(tmp_path, "effects") == []
+
+
+def test_a_resume_that_is_executed_twice_does_not_end_a_later_pause(path: Path):
+    with Runtime([asking], store=Forgetful(path)) as runtime, treefold.attach(path) as observer:
+        node = runtime.invoke(asking)
+        asked(observer)
+        observer.pause(node.id)
+        [first] = wait(lambda: paused(observer))
+        observer.resume(node.id)
+        wait(lambda: paused(observer) == [])
+    with treefold.attach(path) as observer:
+        observer.pause(node.id, "again")
+        with Runtime([asking], store=path):
+            wait(lambda: _is_empty(path))
+            [again] = paused(observer)
+            assert again != first
+
+
+def test_a_pause_that_is_executed_twice_does_not_pause_what_was_resumed(path: Path):
+    with Runtime([asking], store=Forgetful(path)) as runtime, treefold.attach(path) as observer:
+        node = runtime.invoke(asking)
+        asked(observer)
+        observer.pause(node.id)
+        [pause] = wait(lambda: paused(observer))
+        runtime.answer(pause, "resume")
+        wait(lambda: paused(observer) == [])
+    with treefold.attach(path) as observer, Runtime([asking], store=path):
+        wait(lambda: _is_empty(path))
+        assert paused(observer) == []
+
+
+def test_what_a_process_had_begun_to_resume_when_it_died_is_resumed_by_the_next(path: Path):
+    with Runtime([asking], store=path) as runtime, treefold.attach(path) as observer:
+        node = runtime.invoke(asking)
+        asked(observer)
+        observer.pause(node.id)
+        [pause] = wait(lambda: paused(observer))
+    with treefold.attach(path) as observer, SqliteStore(path) as store:
+        observer.resume(node.id)
+        # What the process that executes the resume writes first.
+        assert store.post(write_command(ClaimQuestion(pause, "the dead process")), question=pause)
+        with Runtime([asking], store=path):
+            wait(lambda: _is_empty(path))
+            assert [one.kind for one in observer.questions()] == [QuestionKind.Human]
+
+
+def paused(observer: Observer) -> list[str]:
+    """Return the ids of the questions of paused calls."""
+    return [one.id for one in observer.questions() if one.kind is QuestionKind.Paused]
+
+
+def test_a_cancellation_is_kept_until_the_call_has_ended_so_that_a_dying_process_loses_none(
+    path: Path,
+):
+    begun, leaving, leave = threading.Event(), threading.Event(), threading.Event()
+
+    async def linger(ctx: RunContext) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            leaving.set()
+            while not leave.is_set():  # noqa: ASYNC110 - the test sets it
+                await asyncio.sleep(0.01)
+
+    lingering = CodeFunction(callable=linger, repeatable=True)
+    with Runtime([lingering], store=path) as runtime, SqliteStore(path) as store:
+        node = runtime.invoke(lingering)
+        assert begun.wait(PATIENCE)
+        with treefold.attach(path) as observer:
+            observer.cancel(node.id)
+        [cancellation] = store.inbox()
+        assert leaving.wait(PATIENCE)
+        # Messages are deleted in the order in which they were executed.
+        store.post("junk")
+        wait(lambda: len(store.inbox()) == 1)
+        assert store.inbox() == [cancellation]
+        leave.set()
+        wait(lambda: not store.inbox())
+        assert node.state is NodeState.Canceled

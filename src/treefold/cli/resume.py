@@ -50,21 +50,19 @@ def resume(
         if not here.targets:
             observer.resume(id, budget=budget, without=without)
 
-            def forked() -> str | None:
-                new = observer.newest(id)
-                if new == id:
-                    return None
-                return f"{name} resumes as {address(observer.get_view(new).path)}"
-
-            def lifted() -> str | None:
+            def done() -> str | None:
                 if (why := observer.refusal(id)) is not None:
                     raise UsageError(why)
+                if (new := observer.newest(id)) != id:
+                    return f"{name} resumes as {address(observer.get_view(new).path)}"
                 now = observer.get_view(id)
+                if now.state.final:
+                    # Otherwise the fork is not made yet.
+                    return None if view.state.final else f"{name} has ended ({now.state})"
                 paused = is_paused(now, is_short=budget is not None)
                 held = paused or now.held_back or not observer.is_driven
                 return None if held else f"{name} resumes"
 
-            done = forked if view.state.final else lifted
             return report_outcome(observer, store, wait, done, f"{name} resumes")
 
     def start(runtime: Runtime) -> Node:

@@ -18,11 +18,15 @@ Names = tuple[str, ...]
 
 
 class AnswerQuestion(Fact, frozen=True, tag_field="do", tag="answer"):
-    """Answer a question; *args* are edited arguments."""
+    """Answer a question; *args* are edited arguments.
+
+    The answer is recorded with its *token*, by which its sender knows that it was taken.
+    """
 
     id: str
     text: str
     args: Mapping[str, Any] | None = None
+    token: str = ""
 
     @property
     def key(self) -> str:
@@ -56,6 +60,12 @@ class PauseCall(Fact, frozen=True, tag_field="do", tag="pause"):
 
     node: int
     reason: str
+    id: str = ""  # the question that it asks has it, so that it asks once
+
+    @property
+    def key(self) -> str:
+        """What a refusal names it by."""
+        return f"#pause {self.id}"
 
 
 class ResumeCall(Fact, frozen=True, tag_field="do", tag="resume"):
@@ -63,18 +73,25 @@ class ResumeCall(Fact, frozen=True, tag_field="do", tag="resume"):
 
     What is meant depends on what the sender saw. Without *ended*, a call that has ended meanwhile
     stays as it is: a pause, a resume and a cancellation that arrive together must not end in a fork
-    that does the work once more.
+    that does the work once more. What is paused later than the sender looked stays paused.
+
+    Attributes:
+        without: guards that a person leaves off.
+        ended: the sender saw that it had ended: it is to continue in a fork.
+        paused: the questions that the sender saw, and the pauses that were posted by then.
     """
 
     node: int
     budget: Budget | None = None
-    without: Names = ()  # guards that a person leaves off
-    ended: bool = False  # the sender saw that it had ended: it is to continue in a fork
+    without: Names = ()
+    ended: bool = False
+    paused: Names = ()
+    id: str = ""
 
     @property
     def key(self) -> str:
         """What a refusal names it by."""
-        return f"#resume {self.node}"
+        return f"#resume {self.id}"
 
 
 class ForkTree(Fact, frozen=True, tag_field="do", tag="fork"):

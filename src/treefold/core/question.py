@@ -65,6 +65,7 @@ class Question(Fact, frozen=True, kw_only=True):
         to: who is asked, a name of your own.
         escalations: who is asked later, in the order of time.
         key: identifies the question among those of its call, also after a restart.
+        command: the id of the command by which another process has paused the call.
         notified: whether ``Runtime(notify=...)`` was called for it.
         deadline: when the call that asks, or one above it, is stopped.
 
@@ -92,6 +93,7 @@ class Question(Fact, frozen=True, kw_only=True):
     to: str = ""
     escalations: tuple[Escalation, ...] = ()
     key: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""
+    command: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""
     notified: Annotated[bool, HIDDEN, UNCOMPARED] = False
     deadline: Annotated[float | None, HIDDEN, UNCOMPARED] = None
 
@@ -207,6 +209,7 @@ class Answer(Fact, frozen=True):
     reason: str = ""  # the text after the choice and a colon
     args: Mapping[str, Any] | None = None  # edited arguments
     expired: bool = False  # no person answered in time; *text* is the default, if there was one
+    token: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""  # of the command with it
 
 
 class QuestionKey(StrEnum):

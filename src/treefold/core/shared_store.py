@@ -12,6 +12,8 @@ from decimal import Decimal
 from typing import Protocol, TypeGuard
 from uuid import UUID
 
+from msgspec import field
+
 from treefold.core.errors import FencedError
 from treefold.core.fact import Fact
 from treefold.core.question import Question
@@ -51,6 +53,9 @@ class Batch(Fact, frozen=True, kw_only=True):
         written: how many entries of the drive were written before these. Entries that the store has
             already are skipped, so that a batch can be sent again after a lost connection.
         tickets: the calls among these entries that become drives of their own, owed from now on.
+        drives: the calls among these entries that belong to another drive, and to which: calls
+            below a remote call that its worker runs as part of the tree. Whoever adopts that drive
+            later runs them, and gets the messages for them.
 
     Example:
         >>> from treefold.stores import Batch, Call, Entry, Ownership
@@ -65,6 +70,7 @@ class Batch(Fact, frozen=True, kw_only=True):
     ownership: Ownership | None
     written: int = 0
     tickets: Sequence[Ticket] = ()
+    drives: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 class WorkerInfo(Fact, frozen=True, kw_only=True):

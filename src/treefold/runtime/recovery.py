@@ -416,6 +416,7 @@ class Recovery:  # noqa: PLR0904 - resuming, answering, closing and deleting
     def close(self, worker: Closable | None = None) -> None:
         """Write what is left, close the *worker* of a shared store, and close the store."""
         self._trials.close()
+        self.inbox.note_complete()
         try:
             self.journal.close()
             if worker is None:

@@ -373,37 +373,57 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             log.warning("node:%d is left out: %s", id, error)
             return None
 
-    def _execute(self, command: Command) -> None:
+    def _execute(self, command: Command) -> Callable[[], bool] | None:
         """Execute the command of an observer; a second time it must change nothing.
+
+        Returns:
+            For a cancellation, what tells whether the end of the call is recorded.
 
         Raises:
             TreefoldError: it cannot be executed.
         """
         match command:
-            case AnswerQuestion(id, text, args):
-                self._services.board.answer(id, self._choice_for(id, text), args)
+            case AnswerQuestion(id, text, args, token):
+                self._services.board.answer(id, self._choice_for(id, text), args, token)
             case ExpireQuestion(id):
                 with suppress(UnknownQuestionError):  # its call has ended meanwhile
                     self._services.board.expire(id)
             case ClaimQuestion():
                 pass  # the process that claimed the question ended before it had answered
             case CancelCall(node, reason, StopCause.Abandoned):
-                found = self._engine.find(node)
+                found = self._find_own(node)
                 found.loop_handle.run_sync(found.abandon, reason)
+                return lambda: found.has_recorded_end
             case CancelCall(node, reason):
-                self.cancel(node, reason)
-            case PauseCall(node, reason):
-                self.pause(node, reason)
-            case ResumeCall(node, budget, without, ended):
-                found = self._engine.find(node)
-                if found.has_ended and not ended:
+                found = self._find_own(node)
+                found.cancel(reason)
+                return lambda: found.has_recorded_end
+            case PauseCall(node, reason, id):
+                found = self._find_own(node)
+                found.loop_handle.run_sync(pause_node, found, reason, id)
+            case ResumeCall(node, budget, without, ended, paused):
+                found = self._find_own(node)
+                is_ending = found.is_concluded or found.cancel_reason is not None
+                if is_ending and not ended:
                     raise UsageError(
-                        f"{found!r} has ended since it was to be resumed; resume it again to"
-                        " continue it in a fork"
+                        f"{found!r} was cancelled, or has ended, before it could be resumed; resume"
+                        " it again to continue it in a fork"
                     )
-                self._resume(found, budget, without)
+                self._resume(found, budget, without, paused)
             case ForkTree(node, key, at, edit, without):
                 self._fork(node, at, edit_of(edit), key, without)
+        return None
+
+    def _find_own(self, id: int) -> CallNode:
+        """Return a node that a command is for.
+
+        Raises:
+            ClosedError: another process runs its tree now, and executes the command.
+        """
+        node = self._engine.find(id)
+        if self._elsewhere(node) is not None:
+            raise ClosedError(f"another worker runs {address(node.path)} now")
+        return node
 
     def _choice_for(self, id: str, text: str) -> str:
         """Return the choice that *text* stands for: observers see the choices redacted."""
@@ -532,7 +552,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         found = node if node.parent is not None else self._engine.keys.newest(node)
         return self._resume(found, budget, without)
 
-    def _resume(self, node: CallNode, budget: Budget | None, without: Sequence[str]) -> Node:
+    def _resume(
+        self,
+        node: CallNode,
+        budget: Budget | None,
+        without: Sequence[str],
+        seen: Collection[str] | None = None,
+    ) -> Node:
+        """Resume *node*; of what is paused only what was *seen*, if that is given."""
         id = node.id
         if self._recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
             if node.parent is not None:
@@ -551,6 +578,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             return node
         below = {one.id for one in subtree(node)}
         asked = [q for q in self._services.board.questions() if q.node_id in below]
+        asked = asked if seen is None else _those_of(node, asked, seen)
         answers = {q.id: RESUME for q in asked if q.kind is QuestionKind.Paused}
         if budget is not None:
             more = as_text(budget)
@@ -996,3 +1024,19 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             log.debug("the inbox cannot be read: %s", error)
         later = loop_handle.loop.call_later
         self._poll_timer = later(_POLL_INTERVAL, self._poll, loop_handle)
+
+
+def _those_of(node: CallNode, asked: Sequence[Question], seen: Collection[str]) -> list[Question]:
+    """Return the questions in *asked* that were *seen*: themselves, or the commands for them.
+
+    Raises:
+        UsageError: only others wait for an answer.
+    """
+    known = [one for one in asked if not {one.id, one.command}.isdisjoint(seen)]
+    others = {QuestionKind.Paused, QuestionKind.Budget}.intersection(one.kind for one in asked)
+    if others and not known:
+        raise UsageError(
+            f"what was paused in {node!r} is resumed already, and something else waits there: look"
+            " at it, and resume it again"
+        )
+    return known

@@ -380,6 +380,20 @@ class SharedStoreSuite(StoreSuite):  # noqa: PLR0904 - a test for each sentence 
             assert store.post_to(3, "for the tree")
             assert set(store.inbox_of([1, 2, 3])) == {1, 2}
 
+    def test_what_is_written_with_a_tree_may_belong_to_a_call_below_it(self) -> None:
+        with self._worker() as store, self._worker(store) as other:
+            first = Batch(
+                ownership=_own(1),
+                entries=[called(1), called(2, tree=1, parent=1), called(3, tree=1, parent=2)],
+                tickets=[Ticket(node=2)],
+                drives={3: 2},
+            )
+            assert store.append_batches([first]) == [3]
+            assert store.append_batches([first]) == [3]
+            assert store.append_batches([_next(first, asks("3-1", 2, tree=1))]) == [4]
+            assert other.post("yes", question="3-1")
+            assert set(store.inbox_of([1, 2])) == {2}
+
     def test_a_drive_is_not_parked_if_a_call_that_it_awaits_has_ended(self) -> None:
         with self._worker() as store, self._worker(store) as far:
             remote = self._call_remotely(store, far)

@@ -187,6 +187,15 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
         return self.stage >= ENDING
 
     @property
+    def has_recorded_end(self) -> bool:
+        """Whether it has ended, and that is durable.
+
+        Calls are ended without a record, for others to resume, once their journal is closed.
+        """
+        journal = self.tree.journal
+        return self.has_ended and journal is not None and not journal.is_closed
+
+    @property
     def is_under_way(self) -> bool:
         """Whether it has been started by this process and has not ended."""
         return REQUESTED < self.stage < ENDED

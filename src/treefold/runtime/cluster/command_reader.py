@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from treefold.core.errors import ClosedError, StoreError
 from treefold.core.shared_store import SharedStore
 from treefold.core.store import Message
-from treefold.runtime.durable.inbox import Execute, Inbox
+from treefold.runtime.durable.inbox import Execute, Inbox, IsComplete
 from treefold.runtime.loops.loop_handle import LoopHandle
 
 log = logging.getLogger(__name__)
@@ -75,10 +75,12 @@ class CommandReader:
         """Read the messages soon; from any thread."""
         self._wake.set()
 
-    def note_executed(self, message: int, drive: int) -> None:
+    def note_executed(
+        self, message: int, drive: int, is_complete: IsComplete | None = None
+    ) -> None:
         """Note that a message was executed, to be deleted when that is durable; on the loop."""
         self._drives[message] = drive
-        self._inbox.note_executed(message)
+        self._inbox.note_executed(message, is_complete)
 
     def close(self) -> None:
         """Execute no more commands; this waits for the one under way."""
@@ -105,7 +107,7 @@ class CommandReader:
             if self._loop_handle.run_sync(self._owned_drives.begin_commands, drive):
                 try:
                     self._drives.update((message.id, drive) for message in posted)
-                    self._inbox.execute(posted, self._execute)
+                    self._inbox.execute(posted, self._execute, until_resume=True)
                 finally:
                     self._loop_handle.run_sync(self._owned_drives.end_commands, drive)
 

@@ -7,14 +7,15 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final, Protocol
 
 from treefold.core.address import address
 from treefold.core.agent_events import NoticeGiven
-from treefold.core.commands import CancelCall, PauseCall, ResumeCall, read_command
+from treefold.core.commands import AnswerQuestion, CancelCall, PauseCall, ResumeCall, read_command
 from treefold.core.errors import ClosedError, FencedError, InvalidValueError, StoreError
 from treefold.core.events import Event, StopCause
-from treefold.core.question import Question
+from treefold.core.question import Question, QuestionKind
 from treefold.core.shared_store import Ownership, SharedStore
 from treefold.core.states import NodeState
 from treefold.core.store import Message
@@ -28,6 +29,7 @@ from treefold.runtime.cluster.insisting import RETRY, insist
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
 from treefold.runtime.durable.drive_journal import DriveJournal
+from treefold.runtime.durable.inbox import IsComplete
 from treefold.runtime.durable.shared_trees import SharedTrees
 from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.durable.worker_settings import WorkerSettings
@@ -218,7 +220,7 @@ class Runs:
             else:
                 self._recovery.resume_tree(root.id, was_killed=read.was_killed)
             # Nothing has run yet, so no call is made before a pause is in force.
-            self._execute_early(root, read.messages, PauseCall)
+            self._execute_early(root, _until_lifted(root, read), PauseCall)
         self._host.commands.wake()
         self._host.spawn(self._attend(run), f"the drive of {address(root.path)}")
         return run
@@ -245,20 +247,28 @@ class Runs:
 
         All others are executed as those that arrive later.
         """
+
+        def root_has_ended() -> bool:
+            return root.has_recorded_end
+
         for message in messages:
+            is_complete: IsComplete | None = None
             with suppress(InvalidValueError):
                 match read_command(message.body):
                     case CancelCall(root.id, reason, cause) if kind is CancelCall:
                         stop = cause if cause is StopCause.Abandoned else StopCause.Cancelled
                         root.cancel_on_loop(reason, cause=stop)
-                    case PauseCall(root.id, reason) if kind is PauseCall:
-                        pause_node(root, reason)
+                        is_complete = root_has_ended
+                    case PauseCall(root.id, reason, command) if kind is PauseCall:
+                        pause_node(root, reason, command)
                     case _:
                         continue
-                self._host.commands.note_executed(message.id, root.id)
+                self._host.commands.note_executed(message.id, root.id, is_complete)
 
     def _resume_held_back(self, root: CallNode, messages: Iterable[Message]) -> None:
         """Execute the commands by which people let *root* run, before it is held back again."""
+        if root.is_concluded:
+            return  # they continue it in a fork, or come too late
         for message in messages:
             with suppress(InvalidValueError):
                 match read_command(message.body):
@@ -565,3 +575,28 @@ class Runs:
     def may_forget(self, node: int) -> bool:
         """Whether the commands for a drive are done when they were executed here."""
         return node not in self._lost
+
+
+def _until_lifted(root: CallNode, read: _Read) -> list[Message]:
+    """Return the messages before the first that may end a pause of *root*.
+
+    A pause that was posted after that one must not be taken for the one that it ends.
+    """
+    paused = {
+        one.id
+        for one in read.questions
+        if one.node_id == root.id and one.kind is QuestionKind.Paused
+    }
+
+    def lifts(message: Message) -> bool:
+        with suppress(InvalidValueError):
+            match read_command(message.body):
+                case ResumeCall():
+                    return True
+                case AnswerQuestion(id):
+                    return id in paused
+                case _:
+                    pass
+        return False
+
+    return list(takewhile(lambda message: not lifts(message), read.messages))

@@ -24,6 +24,8 @@ class Drive:
         read: the position of the last entry that was read when the drive was adopted.
         refusal: why the store refused its entries: another worker has adopted it.
         tickets: calls that are to become drives of their own when their first entry is written.
+        below: remote calls that run as part of this drive and the calls below them, each with the
+            drive that it belongs to.
         on_refused: is called in the writer's thread when entries are refused.
     """
 
@@ -41,6 +43,7 @@ class Drive:
         self.place = self.read = place
         self.refusal: FencedError | None = None
         self.tickets: dict[int, Ticket] = {}
+        self.below: dict[int, int] = {}
         self.on_refused: Callable[[], None] | None = None
         self._lengths = lengths or {}
 
@@ -54,8 +57,22 @@ class Drive:
             self.tickets[one.node] for one in entries if one.call and one.node in self.tickets
         ]
         return Batch(
-            entries=entries, ownership=self.ownership, written=self.written, tickets=tickets
+            entries=entries,
+            ownership=self.ownership,
+            written=self.written,
+            tickets=tickets,
+            drives=self._drives_of(entries) if self.below else {},
         )
+
+    def _drives_of(self, entries: Sequence[Entry]) -> dict[int, int]:
+        """Return the calls in *entries* that belong to other drives, and to which."""
+        found: dict[int, int] = {}
+        for entry in entries:
+            if entry.call is None or entry.node in self.tickets:
+                continue
+            if (drive := self.below.get(entry.call.parent)) is not None:
+                found[entry.node] = self.below[entry.node] = drive
+        return found
 
     def settle(self, batch: Batch, result: int | FencedError) -> None:
         """Note that *batch* was written, or refused."""

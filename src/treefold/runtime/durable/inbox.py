@@ -10,12 +10,15 @@ import logging
 import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, nullcontext, suppress
+from typing import Final
 
 from treefold.core.commands import (
     AnswerQuestion,
     ClaimQuestion,
     Command,
+    ExpireQuestion,
     Refusal,
+    ResumeCall,
     read_command,
     write_command,
 )
@@ -32,7 +35,11 @@ from treefold.runtime.durable.journal_writer import JournalWriter
 
 log = logging.getLogger(__name__)
 
-Execute = Callable[[Command], None]
+# Executes a command; may return what tells whether that is complete.
+IsComplete = Callable[[], bool]
+Execute = Callable[[Command], IsComplete | None]
+
+_ANSWERS: Final = (AnswerQuestion, ExpireQuestion, ClaimQuestion)
 
 
 class Inbox:
@@ -41,6 +48,7 @@ class Inbox:
     def __init__(self, journal: JournalWriter) -> None:
         self._journal = journal
         self._executed: dict[int, int] = {}  # messages, and the mark to be saved before deletion
+        self._incomplete: dict[int, IsComplete] = {}  # of executed messages
         self._postponed: set[int] = set()  # messages that could not be executed yet
         self._claims: set[str] = set()  # bodies of claims whose answer is just being given
 
@@ -49,42 +57,63 @@ class Inbox:
         self.execute(self._journal.store.inbox(), execute)
         self.delete_executed()
 
-    def execute(self, messages: Iterable[Message], execute: Execute) -> None:
+    def execute(
+        self, messages: Iterable[Message], execute: Execute, *, until_resume: bool = False
+    ) -> None:
         """Execute the commands in *messages* that are new; *execute* may raise TreefoldError.
 
         A command that cannot be executed is dropped with a warning in the log; but it stays in the
         inbox if the store fails or the runtime is being closed.
-        """
-        for message in messages:
-            if message.id in self._executed or message.body in self._claims:
-                continue
-            if self._try_execute(message, execute):
-                self.note_executed(message.id)
 
-    def note_executed(self, message: int) -> None:
-        """Note that a message was executed: it is deleted when its effects are durable."""
+        Answers are executed first: they are to questions that were open when they were posted. With
+        *until_resume*, the commands after a resume are left for the next call: if a resume posts
+        answers, those come first.
+        """
+        new = [
+            (message, _command_in(message))
+            for message in messages
+            if message.id not in self._executed and message.body not in self._claims
+        ]
+        for message, command in sorted(new, key=lambda one: not isinstance(one[1], _ANSWERS)):
+            self._try_execute(message, execute)
+            if isinstance(command, ClaimQuestion):
+                # The process that claimed the question ended before it had answered. As long as the
+                # claim is there, nobody else can answer.
+                self._journal.store.done(message.id)
+            if until_resume and isinstance(command, ResumeCall):
+                break
+
+    def note_executed(self, message: int, is_complete: IsComplete | None = None) -> None:
+        """Note that a message was executed: it is deleted when its effects are durable.
+
+        That is not before *is_complete*, if that is given.
+        """
+        if is_complete is not None:
+            self._incomplete[message] = is_complete
         self._executed[message] = self._journal.mark()
 
-    def _try_execute(self, message: Message, execute: Execute) -> bool:
+    def _try_execute(self, message: Message, execute: Execute) -> None:
         command: Command | None = None
+        is_complete: IsComplete | None = None
         try:
             command = read_command(message.body)
-            execute(command)
+            is_complete = execute(command)
         except (StoreError, ClosedError) as error:
             if message.id not in self._postponed:
                 self._postponed.add(message.id)
                 log.warning("what another process asked for has to wait: %s", error)
-            return False
+            return
         except TreefoldError as error:
             if self._journal.is_closed:
-                return False
+                return
             log.warning("what another process asked for was not done: %s", error)
             # The process that posted it waits for a reply with this key.
             if (key := getattr(command, "key", None)) is not None:
                 self._journal.store.broadcast(encode(Refusal(key, str(error))))
         self._postponed.discard(message.id)
         # Once the journal is closed, its effects are not recorded: the next driver executes it.
-        return not self._journal.is_closed
+        if not self._journal.is_closed:
+            self.note_executed(message.id, is_complete)
 
     def delete_executed(self) -> None:
         """Delete the messages whose effects are all durable."""
@@ -104,13 +133,27 @@ class Inbox:
         if self._executed:
             # Request a write again: the last one may have failed.
             self._journal.mark()
-        executed = tuple(self._executed.items())
-        return [message for message, mark in executed if self._journal.is_saved(mark)]
+        self.note_complete()
+        return [
+            message
+            for message, mark in tuple(self._executed.items())
+            if message not in self._incomplete and self._journal.is_saved(mark)
+        ]
+
+    def note_complete(self) -> None:
+        """Note of which executed messages nothing is left to do.
+
+        Once the journal is closed, this cannot be told: calls are ended without a record then.
+        """
+        for message, is_complete in tuple(self._incomplete.items()):
+            if is_complete():
+                self._incomplete.pop(message, None)
 
     def forget(self, message: int) -> None:
         """Forget a message that was deleted."""
         # The thread that closes the runtime may do the same at this moment.
         self._executed.pop(message, None)
+        self._incomplete.pop(message, None)
 
     @contextmanager
     def claim(self, question: str, *, on_loop: bool) -> Generator[None]:
@@ -143,10 +186,14 @@ class Inbox:
             self._claims.discard(claim)
 
 
+def _command_in(message: Message) -> Command | None:
+    """Return the command in *message*; None if there is none."""
+    with suppress(InvalidValueError):
+        return read_command(message.body)
+    return None
+
+
 def _answered_by(message: Message) -> str | None:
     """Return the id of the question that *message* answers or claims."""
-    with suppress(InvalidValueError):
-        command = read_command(message.body)
-        if isinstance(command, AnswerQuestion | ClaimQuestion):
-            return command.id
-    return None
+    command = _command_in(message)
+    return command.id if isinstance(command, AnswerQuestion | ClaimQuestion) else None

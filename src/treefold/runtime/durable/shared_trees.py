@@ -162,6 +162,7 @@ class SharedTrees:
 
     def own_in_place(self, node: int, journal: DriveJournal) -> None:
         """Write an adopted call as part of the tree of its caller, which this process owns."""
+        journal.drive.below[node] = node
         self._owned[node] = journal
 
     def forget(self, node: int) -> None:

@@ -6,7 +6,7 @@ An observer runs no calls, and writes nothing to the journal but messages.
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
@@ -26,6 +26,7 @@ from treefold.core.commands import (
 )
 from treefold.core.edit import Edit, edit_as_data
 from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageError
+from treefold.core.events import QuestionSettled
 from treefold.core.fact import replace
 from treefold.core.forking import fitting_response
 from treefold.core.frames import INTERRUPTED, Frame
@@ -35,6 +36,7 @@ from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
 from treefold.core.views import NodeView
 from treefold.runtime.durable.journal_events import JournalEvents
+from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.durable.unwritten import write_calls, write_trees
 from treefold.runtime.observe.observed_tree import ObservedTree, unknown_node
 from treefold.runtime.observe.poll import Poll
@@ -106,6 +108,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         self._lock = threading.Lock()
         self._trees: OrderedDict[int, ObservedTree] = OrderedDict()  # most recently used last
         self._refusals_read = 0  # the broadcasts before that are of earlier answers
+        self._posted_keys: dict[int, str] = {}  # of the last pause or resume of each node
         # The result of interrupted(), and the position in the journal that it is valid for.
         self._interrupted: tuple[int, Mapping[int, float]] = (-1, {})
 
@@ -256,8 +259,13 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
     # Commands
 
-    def answer(self, id: str, text: Any = "", *, args: Mapping[str, Any] | None = None) -> None:
+    def answer(
+        self, id: str, text: Any = "", *, args: Mapping[str, Any] | None = None, token: str = ""
+    ) -> None:
         """Answer the question with this id, as ``Runtime.answer`` does.
+
+        A program that does not know whether its answer was taken may give it again with the same
+        *token*, a unique text: it is one answer.
 
         Raises:
             UnknownQuestionError: there is no such question, or it has been answered.
@@ -265,6 +273,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """
         questions = {question.id: question for question in self._store.questions()}
         if id not in questions:
+            if token and self._is_taken(id, token):
+                return
             known = ", ".join(questions) or "none"
             raise UnknownQuestionError(
                 f"no question {id!r} waits for an answer (it may have been answered already);"
@@ -272,21 +282,34 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             )
         answer = questions[id].checked(text, args)
         said = text if questions[id].form is None else answer.text
-        command = AnswerQuestion(id, said, None if args is None else {**args})
+        token = token or _new_id()
+        command = AnswerQuestion(id, said, None if args is None else {**args}, token)
         body = write_command(command, "what is in an answer")
         self._note_refusals()
-        if not self._store.post(body, question=id):
+        # The reply to the first attempt may be lost, and the answer be taken before the second.
+        if not self._store.post(body, question=id) and not self._is_taken(id, token):
             raise UnknownQuestionError(f"question {id!r} has been answered already")
+
+    def _is_taken(self, id: str, token: str) -> bool:
+        """Whether the answer with this token was posted, or is the one that was taken."""
+        posted = [one for one in self._posted() if isinstance(one, AnswerQuestion)]
+        if any((one.id, one.token) == (id, token) for one in posted):
+            return True
+        node, _, _ = id.partition("-")
+        tree = self._find(int(node)) if node.isdecimal() else None
+        events = () if tree is None else read_events(self._store, tree, long_texts=False)
+        settled = [event for event in events if isinstance(event, QuestionSettled)]
+        return any(one.id == id and one.answer and one.answer.token == token for one in settled)
 
     def refusal(self, id: str | int) -> str | None:
         """Return why the program refused the last answer to a question that was posted here.
 
-        It knows more than the form of the question says. With the id of a node: why the last resume
-        of it was refused. None if it was not, or not yet.
+        It knows more than the form of the question says. With the id of a node: why the last pause
+        or resume of it was refused that was posted here. None if it was not, or not yet.
         """
         _, lines = self._store.read_broadcasts(self._refusals_read)
-        command = AnswerQuestion(id, "") if isinstance(id, str) else ResumeCall(id)
-        return refusals_in(lines).get(command.key)
+        key = AnswerQuestion(id, "").key if isinstance(id, str) else self._posted_keys.get(id, "")
+        return refusals_in(lines).get(key)
 
     def _note_refusals(self) -> None:
         """Note which refusals are of earlier commands.
@@ -313,8 +336,9 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             UnknownNodeError: there is no such node.
             UsageError: it has ended.
         """
-        command = PauseCall(id, _checked(reason))
+        command = PauseCall(id, _checked(reason), _new_id())
         _check_open(self.get_view(id), "paused")
+        self._note_refusals()
         self._post(command)
 
     def resume(self, id: int, *, budget: Budget | None = None, without: Sequence[str] = ()) -> None:
@@ -332,18 +356,20 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """
         tree = self._tree_of(id).id
         id = self.newest(id) if id == tree else id
+        # Before the view: a pause that is executed meanwhile is in one of them at least.
+        posted = self._posted()
         view = self.get_view(id)
+        paused = _paused_in(view, posted, is_short=budget is not None)
         if view.state is NodeState.Success:
             _check_open(view, "resumed")
         elif view.state.final and id != self.tree_of(id):
             run = address(view.path.partition(".")[0])
             raise UsageError(f"{_named(view)} has ended; resume {run}")
-        elif not (
-            without or _may_resume(view, is_short=budget is not None) or self._is_pause_posted()
-        ):
+        elif not (without or view.state.final or view.held_back or paused):
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
         self._note_refusals()
-        self._post(ResumeCall(id, budget, tuple(without), ended=view.state.final))
+        ended, names = view.state.final, tuple(without)
+        self._post(ResumeCall(id, budget, names, ended=ended, paused=paused, id=_new_id()))
 
     def newest(self, tree: int) -> int:
         """Return the tree that continues the failed *tree*, or the one that continues that, ..."""
@@ -398,9 +424,17 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         return found
 
     def _post(self, command: CancelCall | PauseCall | ResumeCall) -> None:
-        """Post a command, unless the last one about the same node is equal."""
+        """Post a command, unless the last one about the same node asks for the same."""
         earlier = [one for one in self._posted() if getattr(one, "node", None) == command.node]
-        if earlier[-1:] != [command]:
+        last = earlier[-1] if earlier else None
+        if isinstance(last, PauseCall | ResumeCall) and isinstance(command, PauseCall | ResumeCall):
+            is_same = command == replace(last, id=command.id)
+            command = last if is_same else command
+        else:
+            is_same = command == last
+        if not isinstance(command, CancelCall):
+            self._posted_keys[command.node] = command.key
+        if not is_same:
             self._send(command.node, write_command(command))
 
     def _send(self, node: int, body: str) -> None:
@@ -410,9 +444,6 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             store.post_to(node, body)
         else:
             store.post(body)
-
-    def _is_pause_posted(self) -> bool:
-        return any(isinstance(one, PauseCall) for one in self._posted())
 
     def _posted(self) -> list[Command]:
         """Return the commands of all observers that have not been executed yet."""
@@ -469,8 +500,8 @@ def _named(view: NodeView) -> str:
     return f"{view.fn} ({address(view.path)})"
 
 
-def _may_resume(view: NodeView, *, is_short: bool) -> bool:
-    return view.state.final or bool(view.held_back) or is_paused(view, is_short=is_short)
+def _new_id() -> str:
+    return os.urandom(8).hex()
 
 
 def _check_open(view: NodeView, what: str) -> None:
@@ -483,14 +514,25 @@ def is_paused(view: NodeView, *, is_short: bool = False) -> bool:
 
     With *is_short* it may also wait for a larger budget.
     """
+    return bool(_paused_in(view, is_short=is_short))
+
+
+def _paused_in(
+    view: NodeView, posted: Iterable[Command] = (), *, is_short: bool
+) -> tuple[str, ...]:
+    """Return what a call, and those below it, wait for until they are resumed.
+
+    These are the ids of questions, and of the pauses that are *posted*.
+    """
     kinds = {QuestionKind.Paused, QuestionKind.Budget} if is_short else {QuestionKind.Paused}
-    views = [view]
+    found, nodes, views = list[str](), set[int](), [view]
     while views:
         view = views.pop()
-        if any(question.kind in kinds for question in view.questions):
-            return True
+        nodes.add(view.id)
+        found += [question.id for question in view.questions if question.kind in kinds]
         views.extend(view.children)
-    return False
+    pauses = [one for one in posted if isinstance(one, PauseCall) and one.node in nodes]
+    return (*found, *(one.id for one in pauses if one.id))
 
 
 def _checked(reason: str) -> str:

@@ -6,6 +6,7 @@ from functools import partial
 
 from treefold.core.address import address
 from treefold.core.errors import UsageError
+from treefold.core.fact import replace
 from treefold.core.function import RunContext
 from treefold.core.question import CANCEL, RESUME, Answer, Question, QuestionKey, QuestionKind
 from treefold.runtime.calls.node import CallNode
@@ -45,13 +46,17 @@ class Pause:
         node.tree.is_held = True
         node.add_end_callback(self.lift)
 
-    def ask(self, reason: str) -> None:
-        """Ask a person whether to resume or to cancel, unless that is asked already."""
+    def ask(self, reason: str, command: str = "") -> None:
+        """Ask a person whether to resume or to cancel, unless that is asked already.
+
+        *command* is the id of the command to do so, if another process gave one.
+        """
         if self._question is not None:
             return
         self.reason = f"{reason}; {_WHAT_RESUME_DOES}"
         node, choices = self.node, (RESUME, CANCEL)
         question = new_question(node, QuestionKind.Paused, self.reason, choices, QuestionKey.Hold)
+        question = replace(question, command=command)
         self._question = node.board.ask(question, node.tree, node.loop_handle, self._answered)
 
     def postpone(self, child: CallNode, context: RunContext, caller: CallNode) -> None:
@@ -102,15 +107,20 @@ class Pause:
             self.lift()
 
 
-def pause_node(node: CallNode, reason: str) -> None:
+def pause_node(node: CallNode, reason: str, command: str = "") -> None:
     """Pause *node* and all below it before their next request or call.
+
+    A *command* of another process, named by its id, does so once: it may be executed again when a
+    person has resumed the node.
 
     Raises:
         UsageError: *node* has ended.
     """
+    if command and any(one.command == command for one in (node.record.asked or {}).values()):
+        return
     if node.is_concluded:
         raise UsageError(f"{node!r} has ended, and cannot be paused any more")
-    (node.tree.part(Pauses).by_node.get(node) or Pause(node, reason)).ask(reason)
+    (node.tree.part(Pauses).by_node.get(node) or Pause(node, reason)).ask(reason, command)
 
 
 def hold(node: CallNode, reason: str) -> None:

@@ -246,10 +246,10 @@ class QuestionBoard:
         waiting.checked(text, args)
         return waiting.loop_handle
 
-    def answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None:
-        """Answer a question, from any thread."""
+    def answer(self, id: str, text: Any, args: Mapping[str, Any] | None, token: str = "") -> None:
+        """Answer a question, from any thread; *token* is that of the command to do so."""
         waiting = self._find_open(id)
-        answer = waiting.checked(text, args)
+        answer = replace(waiting.checked(text, args), token=token)
         waiting.loop_handle.run_sync(self.settle, id, answer)
 
     def settle(self, id: str, answer: Answer) -> None:

@@ -202,7 +202,8 @@ class _Call:
         remote = {ticket.node for ticket in batch.tickets} - {tree}
         progress = False
         for entry in entries:
-            self._add_entry(entry, entry.node if entry.node in remote else drive)
+            own = entry.node if entry.node in remote else batch.drives.get(entry.node, drive)
+            self._add_entry(entry, own)
             progress = progress or (entry.state is not None and entry.state.final)
         self.ends.append((tree, self._places[tree]))
         self._tickets += [
