@@ -37,6 +37,7 @@ PAYLOAD = 4_000
 STEPS = (10, 50, 200)
 PLACES = ("text", "arguments", "result")
 EVENTS = 100_000
+STEPS_OF_MANY = 200  # of each tree that has some of these events
 PARKED = 10_000
 IDLE = 3.0  # seconds
 
@@ -199,9 +200,9 @@ async def measure_steps(rounds: int, folder: Path) -> dict[str, dict[str, float]
 
 async def write_many(path: Path) -> AgentFunction:
     """Write trees of about so many events; return the function that they are calls of."""
-    agent = worker(200, "none")
+    agent = worker(STEPS_OF_MANY, "none")
     async with Runtime([agent], store=SqliteStore(path, synchronous="NORMAL")) as runtime:
-        nodes = [runtime.invoke(agent) for _ in range(EVENTS // 5 // 200)]
+        nodes = [runtime.invoke(agent) for _ in range(EVENTS // 5 // STEPS_OF_MANY)]
         for node in nodes:
             await node
     return agent
@@ -216,8 +217,10 @@ async def measure_loading(path: Path) -> dict[str, float]:
     floor = time.process_time() - start
     async with Runtime([agent], store=path) as runtime:
         wall, cpu = time.perf_counter(), time.process_time()
-        runtime.list_toplevel()
+        # The trees have ended, so each is read when its calls are looked at.
+        trees = [runtime.get_subtree(root.id) for root in runtime.list_toplevel()]
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        assert all(len(calls) == STEPS_OF_MANY + 1 for calls in trees)
     return {"events": events, "seconds": wall, "cpu": cpu, "by hand": floor, "ratio": cpu / floor}
 
 

@@ -10,6 +10,7 @@ from treefold.core.states import NEXT, check_transition
 
 LEGAL = {
     ("waiting", "running"),
+    ("waiting", "error"),
     ("waiting", "canceled"),
     ("running", "paused"),
     ("running", "success"),

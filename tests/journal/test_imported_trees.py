@@ -1,7 +1,9 @@
 """Runs that were imported: they do nothing until a person resumes them by name."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -22,7 +24,8 @@ from treefold import (
     ToolUse,
     attach,
 )
-from treefold.errors import HeldBackError, UsageError
+from treefold.errors import HeldBackError, StoreError, UsageError
+from treefold.events import CallRequested, TreeForked
 from treefold.stores import export_tree, import_tree
 from treefold.testing import ScriptedModel
 
@@ -44,6 +47,13 @@ def dies_deploying(world: World) -> None:
     deploy = deploy_of(world)
     with world.runtime(deploy) as runtime:
         result(runtime.invoke(deploy, key=KEY))
+
+
+async def keep(ctx: RunContext, word: str) -> str:
+    return word
+
+
+KEEP = CodeFunction(callable=keep, repeatable=True)
 
 
 def asking_of(world: World) -> CodeFunction:
@@ -87,6 +97,27 @@ def import_into(world: World, file: Path) -> int:
     with SqliteStore(world.file) as store:
         store.acquire()
         return import_tree(store, file)
+
+
+def write_lines(file: Path, lines: list[bytes]) -> None:
+    """Write the lines of an exported tree with a last one that fits to them."""
+    end = {"lines": len(lines), "crc": crc32(b"".join(lines))}
+    file.write_bytes(b"".join([*lines, json.dumps(end, separators=(",", ":")).encode() + b"\n"]))
+
+
+def forge(file: Path, kind: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the entries of one kind in an exported tree, as nobody can see later."""
+    lines = list[bytes]()
+    for line in file.read_bytes().splitlines(keepends=True)[:-1]:
+        data = json.loads(line)
+        if data.get("entry", {}).get("kind") == kind:
+            change(data["entry"])
+        lines.append(json.dumps(data, separators=(",", ":")).encode() + b"\n")
+    write_lines(file, lines)
+
+
+def add_to_body(entry: dict[str, Any], **fields: Any) -> None:
+    entry["body"] = json.dumps(json.loads(entry["body"]) | fields, separators=(",", ":"))
 
 
 @pytest.fixture
@@ -172,12 +203,59 @@ def test_nothing_in_the_file_can_say_that_it_was_accepted(here: World, file: Pat
     for index, entry in enumerate(forged, number + 1):
         line = {"entry": entry | {"number": index}, "texts": []}
         lines.append(json.dumps(line).encode() + b"\n")
-    end = {"lines": len(lines), "crc": crc32(b"".join(lines))}
-    file.write_bytes(b"".join([*lines, json.dumps(end, separators=(",", ":")).encode() + b"\n"]))
+    write_lines(file, lines)
     tree = import_into(here, file)
     with here.runtime(deploy_of(here)) as runtime:
         assert runtime.get_view(tree).inert
     assert here.done("step") == 0
+
+
+@pytest.fixture
+def fork(there: World, here: World, tmp_path: Path) -> Path:
+    """Export a fork; where it is imported, there is another run with the id of its source."""
+    for world, word in (here, "secret"), (there, "theirs"):
+        with world.runtime(KEEP) as runtime:
+            node = runtime.invoke(KEEP, {"word": word})
+            result(node)
+            if world is there:
+                result(runtime.fork(node.id))
+    return export_to(there, tmp_path / "fork.jsonl")
+
+
+def test_a_file_cannot_take_a_local_run_for_the_past_of_its_own(here: World, fork: Path):
+    forge(fork, "TreeForked", lambda entry: add_to_body(entry, source=1))
+    tree = import_into(here, fork)
+    with attach(here.file) as observer:
+        view = observer.get_view(tree)
+        (forked,) = [e for e in observer.events(tree).read() if isinstance(e, TreeForked)]
+    assert (view.inputs, forked.source) == ({"word": "theirs"}, tree - 1)
+
+
+def test_a_file_cannot_give_a_call_another_place(here: World, file: Path):
+    place = {"node": 1, "parent": 1, "key": "mine", "function": "other", "index": 7, "at": 1.0}
+    forge(file, "CallRequested", lambda entry: add_to_body(entry, **place))
+    tree = import_into(here, file)
+    with attach(here.file) as observer:
+        requested = [e for e in observer.events(tree).read() if isinstance(e, CallRequested)]
+    assert [(event.node, event.parent, event.function) for event in requested] == [
+        (tree, None, "deploy"),
+        (tree + 1, tree, "step"),
+    ]
+    assert all((event.key, event.index, event.at) != ("mine", 7, 1.0) for event in requested)
+
+
+def test_an_event_of_a_file_that_places_a_call_and_has_no_place_is_damage(here: World, file: Path):
+    place = {"parent": None, "index": 1, "key": "#1", "function": "deploy", "is_agent": False}
+    place |= {"source": 1, "inherited": 1, "tree_number": 1, "cut": 1, "length": 1, "reopened": [1]}
+
+    def graft(entry: dict[str, Any]) -> None:
+        add_to_body(entry, **place)
+        entry["kind"] = "TreeForked"
+
+    forge(file, "CallStarted", graft)
+    tree = import_into(here, file)
+    with attach(here.file) as observer, pytest.raises(StoreError, match="TreeForked has no call"):
+        observer.events(tree).read()
 
 
 def test_it_stays_accepted_when_its_process_is_killed(here: World, file: Path, lives: Lives):

@@ -29,6 +29,7 @@ from treefold import (
     registries,
     tool,
 )
+from treefold.core.call_request import CallRequest
 from treefold.core.errors import (
     CallTimeoutError,
     ClosedError,
@@ -175,6 +176,31 @@ def test_a_stream_of_what_could_not_be_kept_is_not_given_back_as_how_it_looked(
     assert runs == ["plan", "read 0", "read 1", "plan"]
 
 
+class Connection:
+    """Something that cannot be written down."""
+
+
+def test_a_result_that_could_not_be_kept_is_made_again_for_code_that_reads_values() -> None:
+    store, seen = MemoryStore(), list[Any]()
+
+    async def sink(value: Any) -> None:
+        seen.append(value)
+
+    @tool(repeatable=True)
+    async def connect(ctx: RunContext) -> Connection:
+        await ctx.send("connects")
+        return Connection()
+
+    @tool(uses=[connect])
+    async def top(ctx: RunContext) -> str:
+        seen.append(type(await ctx.start(CallRequest(connect, {}, sink=sink))))
+        return await ctx.ask("Is it time?")
+
+    leave(top, store)
+    assert go_on(top, store) == "yes"
+    assert seen == ["connects", Connection] * 2
+
+
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
@@ -242,6 +268,31 @@ def test_code_that_lost_patience_with_a_call_loses_it_again() -> None:
 
     leave(top, store)
     assert go_on(top, store) == "without it: yes"
+
+
+def test_code_that_lost_patience_with_a_call_whose_values_it_reads_loses_it_again() -> None:
+    store, seen = MemoryStore(), list[Any]()
+
+    async def sink(value: Any) -> None:
+        seen.append(value)
+
+    @tool(repeatable=True)
+    async def count(ctx: RunContext) -> None:
+        await ctx.send(1)
+        await forever()
+
+    @tool(uses=[count])
+    async def top(ctx: RunContext) -> str:
+        try:
+            async with asyncio.timeout(0.02):
+                await ctx.start(CallRequest(count, {}, sink=sink))
+        except TimeoutError:
+            return f"without it: {await ctx.ask('Is it time?')}"
+        return "with it"
+
+    leave(top, store)
+    assert go_on(top, store) == "without it: yes"
+    assert seen == [1, 1]
 
 
 def test_code_whose_other_task_failed_finds_the_same_failure_again() -> None:

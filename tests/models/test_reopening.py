@@ -113,3 +113,24 @@ async def test_calls_without_ids_keep_those_that_they_got_when_less_is_sent():
         assert less.pending == session.pending
         await answer(less, ToolResult(session.pending[0].id, "3"))
     assert less.parts(1) == [ToolResult(session.pending[0].id, "3"), ModelText("3.")]
+
+
+@pytest.mark.parametrize("other", PROTOCOLS, ids=str)
+async def test_results_in_another_order_than_their_calls_stay_with_them_when_it_returns(
+    protocol: Protocol, other: Protocol
+):
+    id = "toolu_" if protocol is ANTHROPIC else "functions.add:"
+    calls = [(f"{id}{n}", "add", f'{{"a":{n},"b":1}}') for n in (1, 2)]
+    async with protocol.server(protocol.calls(*calls)) as server:
+        session = protocol.model(server).open("", [add])
+        await answer(session, ADD)
+    first, second = [ToolResult(call.id, f"{call.args['a']} + 1") for call in session.pending]
+    async with other.server(other.text("Done.")) as server:
+        taken = reopen(other.model(server), "", [add], ModelSettings(), window_of((session, 0)))
+        await answer(taken, SURE, second, first)
+        assert taken.parts(1) == [first, second, SURE, ModelText("Done.")]
+    window = window_of((session, 0), (taken, 1))
+    async with protocol.server() as server:
+        back = reopen(protocol.model(server), "", [add], ModelSettings(), window)
+    results = [part for part in back.transcript if isinstance(part, ToolResult)]
+    assert results == [first, second]

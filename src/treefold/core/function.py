@@ -91,13 +91,14 @@ def checked_tags(tags: Iterable[str] | None, owner: str) -> frozenset[str]:
 
 
 def checked_timeout(timeout: float | None, owner: str) -> float | None:
-    """Return *timeout* if it is a number of seconds or None.
+    """Return *timeout* if it is a number of seconds or None; a number as an int or a float.
 
     Raises:
         InvalidValueError: it is not.
     """
     if timeout is None or (isinstance(timeout, int | float) and 0 <= timeout <= _LONGEST):
-        return timeout
+        # Journals cannot have a subclass of float, such as numpy's, nor what is computed with it.
+        return timeout if timeout is None or type(timeout) is int else float(timeout)
     raise InvalidValueError(f"the timeout of {owner} is in seconds or None, not {timeout!r}")
 
 

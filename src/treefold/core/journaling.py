@@ -69,6 +69,8 @@ INWARD: Final = tuple(name for name, kind in _KINDS.items() if kind.inward)
 _WITH_QUESTION_IDS: Final = frozenset(
     kind for kind in _KINDS.values() if issubclass(kind, QuestionChanged | QuestionSettled)
 )
+# The columns of these have a call.
+_WITH_CALLS: Final = frozenset({CallRequested, CallInherited, TreeForked})
 _EXCHANGE: Final = "exchange"
 # In the place of one that is on the second line of a body, until that is read.
 _NO_EXCHANGE: Final = msgspec.to_builtins(
@@ -212,9 +214,10 @@ def _decoded(kind: type[Event], entry: Entry, text: str, decoder: ValueDecoder) 
     # object, by the decoder of the class.
     if QUOTED_TAG not in text and kind not in _WITH_QUESTION_IDS:
         try:
-            head = msgspec.json.encode(columns)[:-1]
-            tail = b"}" if text == "{}" else b"," + text[1:].encode()
-            return decode(head + tail, kind)
+            tail = msgspec.json.encode(columns)
+            # The last of two values for one field counts, so no body replaces a column.
+            whole = tail if text == "{}" else text[:-1].encode() + b"," + tail[1:]
+            return decode(whole, kind)
         except (UnicodeEncodeError, msgspec.DecodeError):
             # It does not accept lone surrogates; the json module does.
             pass
@@ -229,9 +232,8 @@ def _decoded(kind: type[Event], entry: Entry, text: str, decoder: ValueDecoder) 
 
 def _columns(kind: type[Event], entry: Entry) -> dict[str, Any]:
     """Return the fields of an event that are in the columns of its entry."""
-    columns: dict[str, Any] = {"node": entry.node}
-    if entry.at is not None:
-        columns["at"] = entry.at
+    # Both, even if there is no time: what the columns lack is not taken from the body.
+    columns: dict[str, Any] = {"node": entry.node, "at": entry.at}
     if kind is ResponseCompleted:
         columns[_EXCHANGE] = _NO_EXCHANGE
     if (call := entry.call) is not None:
@@ -241,6 +243,8 @@ def _columns(kind: type[Event], entry: Entry) -> dict[str, Any]:
             columns["inherited"] = call.inherited
         else:
             columns |= {"parent": call.parent or None, "index": call.index}
+    elif kind in _WITH_CALLS:
+        raise ValueError(f"{entry.kind} has no call")
     return columns
 
 

@@ -27,7 +27,7 @@ def moment_of(given: Any, what: str) -> float:
         raise InvalidValueError(
             f"{what} is a number of seconds, a timedelta or a datetime, not {given!r}"
         )
-    return time.time() + seconds
+    return time.time() + float(seconds)
 
 
 def in_words(moment: float) -> str:

@@ -27,7 +27,8 @@ class NodeState(StrEnum):
 
 
 NEXT: dict[NodeState, tuple[NodeState, ...]] = {
-    NodeState.Waiting: (NodeState.Running, NodeState.Canceled),
+    # A call whose start fails, before the start is recorded, goes from Waiting to Error.
+    NodeState.Waiting: (NodeState.Running, NodeState.Error, NodeState.Canceled),
     NodeState.Running: (
         NodeState.Paused,
         NodeState.Success,

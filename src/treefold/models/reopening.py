@@ -102,7 +102,15 @@ class TakenOverSession(Session):
     def _converted(self, inputs: Sequence[UserText | ToolResult]) -> list[UserText | ToolResult]:
         if len(self.exchanges) > self._length:
             return list(inputs)
-        self._sent = inputs
+        # Results by their calls, then texts, as the session writes them. Where an exchange has no
+        # ids, results belong to the calls in their order.
+        places, last = {call.id: n for n, call in enumerate(self._asked)}, len(self._asked)
+        inputs = self._sent = sorted(
+            inputs,
+            key=lambda part: (
+                places.get(part.tool_use_id, last) if isinstance(part, ToolResult) else last
+            ),
+        )
         renamed = dict(zip_longest([call.id for call in self._asked], self._session.pending))
         names = {call.id: call.name for call in self._asked}
         converted: list[UserText | ToolResult] = []

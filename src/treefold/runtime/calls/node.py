@@ -380,22 +380,24 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
     def settle(self) -> None:
         """Mark the call as ended, release what it holds, and wake its waiters."""
         self.advance(ENDED)
-        self.task = None
-        self.context = None  # breaks a reference cycle
-        if self.record.state is ERROR and self.parent is not None:
-            self.parent.calls.failed += 1
-        if self.tree.paused:
-            self.tree.paused.discard(self)
-        if self.child_calls is not None and self.child_calls.failed:
-            for child in self.child_calls.nodes:
-                report_if_unseen(child)
-        if self.timers:
-            self.stop_timers()
-        if self._cancellation is not None:
-            self._cancellation.repeat_at(None)
-        if self.on_unstarted_end is not None:
-            self.on_unstarted_end()
-        self.wake()
+        try:
+            self.task = None
+            self.context = None  # breaks a reference cycle
+            if self.record.state is ERROR and self.parent is not None:
+                self.parent.calls.failed += 1
+            if self.tree.paused:
+                self.tree.paused.discard(self)
+            if self.child_calls is not None and self.child_calls.failed:
+                for child in self.child_calls.nodes:
+                    report_if_unseen(child)
+            if self.timers:
+                self.stop_timers()
+            if self._cancellation is not None:
+                self._cancellation.repeat_at(None)
+            if self.on_unstarted_end is not None:
+                self.on_unstarted_end()
+        finally:
+            self.wake()
 
     def end_unrun(self) -> None:
         """End a call whose task does not: it has none, or one that has not begun."""

@@ -27,7 +27,11 @@ def resume_as(node: CallNode, request: CallRequest) -> None:
     node.attach(request)
     if not node.has_ended:
         node.asked_for = request.sink is not None
-    elif request.sink is not None and node.parent is not None:
+
+
+def send_again(node: CallNode) -> None:
+    """Have the values of a call that has ended sent to the sink of its request, if it has one."""
+    if node.request.sink is not None and node.parent is not None:
         node.advance(Stage.Resending)
 
 

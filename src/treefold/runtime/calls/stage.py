@@ -37,7 +37,7 @@ _NEXT: Final[dict[Stage, tuple[Stage, ...]]] = {
     Stage.Scheduled: (Stage.Running, Stage.Ending),
     Stage.Running: (Stage.Ending, Stage.Joining),
     Stage.Joining: (Stage.Ending,),
-    # The outcome is decided anew if it is too large to be recorded, or another process decides it.
+    # The outcome is decided anew if it cannot be recorded, or another process decides it.
     Stage.Ending: (Stage.Ended, Stage.Ending),
     Stage.Resending: (Stage.Ended,),
     # A call is reopened if it has to run again, here or in another process.

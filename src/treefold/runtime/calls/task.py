@@ -57,33 +57,36 @@ async def _send_again(node: CallNode) -> None:
 
 
 async def run_call(node: CallNode, context: RunContext) -> None:
-    """Run the call and end its node."""
+    """Run the call and end its node, whatever is raised meanwhile."""
     outcome: Outcome
     try:
-        is_resumed = not _begin(node, context)
         try:
-            outcome = SUCCESS, await _work(node, context, is_resumed=is_resumed), None
-        except asyncio.CancelledError:
-            node.suspend_if_loop_ends()
-            outcome = node.cancelled_outcome()
-        except BaseException as error:
-            if _ends_the_loop(node, error):
-                raise
-            # Whatever else a function raises is the outcome of the call.
-            outcome = ERROR, None, error
-        tree = node.tree
-        if node.child_calls is not None or tree.deps is not None:
-            node.advance(JOINING)
-            await _join(node, outcome)
-        elif node.timers:
-            node.stop_timers()
-        if (journal := tree.journal) is not None:
-            node.record_outcome(journal, outcome)
-            await node.end_saved(journal)
-        elif tree.kept or node.parent is not None or not (bags := tree.take_bags()):
-            node.end(outcome)
-        else:
-            await _end_with(bags, node, outcome)
+            try:
+                is_resumed = not _begin(node, context)
+                outcome = SUCCESS, await _work(node, context, is_resumed=is_resumed), None
+            except asyncio.CancelledError:
+                node.suspend_if_loop_ends()
+                outcome = node.cancelled_outcome()
+            except BaseException as error:
+                if _ends_the_loop(node, error):
+                    raise
+                # Whatever else a function raises is the outcome of the call.
+                outcome = ERROR, None, error
+            tree = node.tree
+            if node.child_calls is not None or tree.deps is not None:
+                node.advance(JOINING)
+                await _join(node, outcome)
+            elif node.timers:
+                node.stop_timers()
+            if (journal := tree.journal) is not None:
+                node.record_outcome(journal, outcome)
+                await node.end_saved(journal)
+            elif tree.kept or node.parent is not None or not (bags := tree.take_bags()):
+                node.end(outcome)
+            else:
+                await _end_with(bags, node, outcome)
+        except BaseException as error:  # noqa: BLE001 - its waiters must not hang for anything
+            await _end_failed(node, error)
     # Ctrl-C may come at any line, and nothing can be awaited after it.
     except KeyboardInterrupt as error:
         _interrupt(node, error)
@@ -202,6 +205,26 @@ def _leave_unclaimed(node: CallNode) -> None:
         text = f"these calls of an earlier process were not asked for again: {names}"
         indexes = tuple(child.index for child in left)
         node.tree.publish(NoticeGiven(node.id, text, indexes))
+
+
+async def _end_failed(node: CallNode, error: BaseException) -> None:
+    """End a call whose end has raised *error*, which becomes its outcome if it has none."""
+    if node.stage is ENDED or _ends_the_loop(node, error):
+        raise error
+    outcome: Outcome = ERROR, None, error
+    try:
+        if node.stage is RUNNING:
+            node.advance(JOINING)
+        if node.stage is JOINING:
+            await _join(node, outcome)
+        journal = node.tree.journal
+        if journal is not None and not node.record.state.final:
+            node.record_outcome(journal, outcome)
+            await node.end_saved(journal)
+    except Exception:
+        node.end(outcome)
+        raise
+    node.end(outcome)
 
 
 async def _end_with(bags: Sequence[SessionBag], node: CallNode, outcome: Outcome) -> None:

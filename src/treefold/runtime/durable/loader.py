@@ -26,7 +26,7 @@ from treefold.core.record import CallRecord
 from treefold.core.restoring import restored
 from treefold.core.value_codec import has_unserializable
 from treefold.runtime.calls.node import CallNode
-from treefold.runtime.calls.past_call import restore_outputs, resume_as
+from treefold.runtime.calls.past_call import restore_outputs, resume_as, send_again
 from treefold.runtime.calls.stage import Stage
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.durable.crash_trials import last_death
@@ -153,16 +153,17 @@ class Loader:
         """
         if node.stage is Stage.Ending:
             return
-        if node.has_ended and request.sink is not None and has_unserializable(node.record.values):
-            self._reopen(node)
         resume_as(node, request)
         if node.has_ended:
             restore_outputs(node, restored(request.function.output_type, node.outputs))
-            if has_unserializable(node.outputs) or node.stopped_by is StopCause.Abandoned:
+            given = node.outputs if request.sink is None else [node.outputs, node.record.values]
+            if has_unserializable(given) or node.stopped_by is StopCause.Abandoned:
                 self._reopen(node)
             elif node.parent is not None and request.function.ends_its_caller:
                 node.parent.note_resignation(node.exception)
-        if not node.has_ended:
+        if node.has_ended:
+            send_again(node)
+        else:
             is_asked_for = node.record.requested.gated and not node.record.allowed
             if node.parent is None and is_asked_for and request.gate is None:
                 request.gate = approval_again(node)
