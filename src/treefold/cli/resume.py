@@ -11,6 +11,7 @@ from treefold.cli.runtime_options import read_budget
 from treefold.core.address import address
 from treefold.core.errors import UsageError
 from treefold.core.function import Node
+from treefold.core.states import NodeState
 from treefold.runtime.observe.observer import is_paused
 from treefold.runtime.runtime import Runtime
 
@@ -56,9 +57,10 @@ def resume(
                 if (new := observer.newest(id)) != id:
                     return f"{name} resumes as {address(observer.get_view(new).path)}"
                 now = observer.get_view(id)
-                if now.state.final:
-                    # Otherwise the fork is not made yet.
-                    return None if view.state.final else f"{name} has ended ({now.state})"
+                if view.state.final:
+                    return None  # the fork is not made yet
+                if now.state.final and now.state is not NodeState.Success:
+                    return f"{name} has ended ({now.state})"
                 paused = is_paused(now, is_short=budget is not None)
                 held = paused or now.held_back or not observer.is_driven
                 return None if held else f"{name} resumes"

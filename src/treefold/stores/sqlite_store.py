@@ -163,7 +163,8 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         self._broadcasts = None if in_memory else BroadcastFile(self.name)
         self._owned = False
         self._keys_checked = False  # whether a key that is missing in the index is in no tree
-        self._appending = threading.Lock()
+        # Reentrant: from Python 3.14 on Ctrl-C may come between taking a lock and its block.
+        self._appending = threading.RLock()
         self._appender: Appender | None = None  # None while its cache may be outdated
         self._changing = threading.Lock()
         self._sessions: SqliteSessions | None = None

@@ -454,8 +454,10 @@ class Runs:
         if root.parent is None:
             self._engine.keys.forget(root)
         self._registry.forget(root)
-        if (replica := self._host.follower.followed(root.tree.id)) is not None:
-            # It was submitted here, or looked at: from here on it is found as the one that follows.
+        replica = self._host.follower.followed(root.tree.id)
+        # It was submitted here, or looked at: from here on it is found as the one that follows. If
+        # that does not know of its end yet, it is read from the store: no view goes back in time.
+        if replica is not None and (replica.has_ended or not root.has_ended):
             self._registry.add_missing(subtree(replica))
         root.tree.wake()
         if not root.has_ended:
