@@ -25,9 +25,7 @@ ROOT = Path(__file__).parent.parent.parent
 WORK = str(SERVERS / "work.py")
 COMMAND = ["-W", "error", "-m", "treefold", "mcp"]
 ENVIRONMENT = os.environ | {"TREEFOLD_MCP_TOKEN": TOKEN}
-# The SDK may end a client before it has heard of the end of its server.
-QUICK = "ignore:subprocess:ResourceWarning"
-CLIENT = ["-W", "error", "-W", QUICK, str(SERVERS / "client.py")]
+CLIENT = ["-W", "error", str(SERVERS / "client.py")]
 
 
 @contextmanager
