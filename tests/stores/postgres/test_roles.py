@@ -132,9 +132,10 @@ def test_a_desk_answers_questions_and_does_nothing_else(
 
 def test_a_desk_answers_in_what_is_not_utf_8(owner: PostgresStore, role: Callable[[str], str]):
     with PostgresStore(role("desk")) as store, Observer(store) as observer:
-        observer.answer("1-1", "deny: caf\udce9 \0 \\ud800")
+        observer.answer("1-1", "deny: caf\udce9 \0 \\ud800", token="once")
     [message] = owner.inbox()
-    assert read_command(message.body) == AnswerQuestion("1-1", "deny: caf\udce9 \0 \\ud800")
+    answer = AnswerQuestion("1-1", "deny: caf\udce9 \0 \\ud800", token="once")
+    assert read_command(message.body) == answer
 
 
 def test_a_worker_adds_events_and_never_changes_one(

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import field
+
+from treefold.core.exchange import Exchange
 from treefold.core.fact import Fact
 from treefold.core.function import Function
 from treefold.core.model import Caching, Model, ModelSettings, Session
@@ -14,6 +17,23 @@ _FRAME: Final = 512  # tokens that a provider may add to what is sent, at most
 _LARGEST_WINDOW: Final = 1_048_576  # of a model of which nothing is known
 
 
+class Measured:
+    """The size of a conversation, of which each exchange is measured once."""
+
+    __slots__ = ("_bytes", "_count")
+
+    def __init__(self) -> None:
+        self._count = 0  # how many exchanges were measured
+        self._bytes = 0
+
+    def size(self, exchanges: Sequence[Exchange]) -> int:
+        """Return the size of *exchanges*: those of the last call, and those that followed."""
+        for one in exchanges[self._count :]:
+            self._bytes += sum(map(_size, one.sent)) + sum(map(_size, one.received))
+        self._count = len(exchanges)
+        return self._bytes
+
+
 class Opened(Fact, frozen=True):
     """A session, and what it was opened with."""
 
@@ -22,6 +42,7 @@ class Opened(Fact, frozen=True):
     system: str
     functions: Sequence[Function]
     settings: ModelSettings
+    measured: Measured = field(default_factory=Measured)
 
     def expected_input(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
         """Estimate what is sent next: the whole conversation once more, with *inputs*."""
@@ -63,8 +84,7 @@ class Opened(Fact, frozen=True):
         new = sum(_size(p.text if isinstance(p, UserText) else p.content) for p in inputs)
         if self._counted.total:
             return new
-        said = (text for one in self.session.exchanges for text in (*one.sent, *one.received))
-        return new + _size(self.system) + sum(map(_size, said))
+        return new + _size(self.system) + self.measured.size(self.session.exchanges)
 
 
 def _size(text: str) -> int:
