@@ -28,7 +28,7 @@ from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.testing.store_suite import called
 
-FEW, MANY = 10, 40
+FEW, MANY = 6, 18
 
 
 async def double(ctx: RunContext, n: int) -> int:
