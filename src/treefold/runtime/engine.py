@@ -42,6 +42,7 @@ from treefold.runtime.calls.task import start_task
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.context import Context, Host
 from treefold.runtime.deps import give_deps
+from treefold.runtime.durable.gc_disabled import gc_disabled
 from treefold.runtime.durable.tree_source import CountedTrees, NewTree, TreeSource
 from treefold.runtime.graph import discover
 from treefold.runtime.keyed_calls import KeyedCalls
@@ -550,7 +551,8 @@ class Engine:
         if (known := self._trees.get(id)) is not None:
             return known
         assert self._loader is not None  # there are no other trees without a store
-        nodes = self._nodes_of(self._loader.load(id, events))
+        with gc_disabled():
+            nodes = self._nodes_of(self._loader.load(id, events))
         self._trees.add_missing(nodes.values())
         if nodes[id].has_ended:
             self._trees.drop(nodes[id])

@@ -13,6 +13,7 @@
 ``id_block``          IdBlock: the ids that are reserved for one tree
 ``worker_settings``   WorkerSettings: how a process takes part in a shared store
 ``tree_reader``       TreeReader: reads the events of a tree from a store
+``gc_disabled``       no garbage collection while much is read
 ``loader``            Loader: reads recorded trees, attaches requests to their calls
 ``function_version``  the version of a function, compared with that of an earlier process
 ``normalized_source`` the source of a function, without what does not matter

@@ -31,9 +31,10 @@ from treefold.runtime.calls.stage import Stage
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.durable.crash_trials import last_death
 from treefold.runtime.durable.function_version import version_of, version_of_hook
+from treefold.runtime.durable.gc_disabled import gc_disabled
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork, OnNewCode, gate_for_new_code, what_changed
-from treefold.runtime.durable.tree_reader import gc_disabled, read_tree, reporting_damage
+from treefold.runtime.durable.tree_reader import read_tree, reporting_damage
 from treefold.runtime.durable.tree_source import TreeSource
 from treefold.runtime.guarding import Guarding, guards_in
 from treefold.runtime.questions.in_doubt import approval_again, gate_after_crash

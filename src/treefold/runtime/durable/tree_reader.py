@@ -3,7 +3,6 @@
 The events that a fork shares with its original tree are included.
 """
 
-import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +14,7 @@ from treefold.core.journaling import INWARD, events_of, hashes_in
 from treefold.core.shared_store import is_shared
 from treefold.core.store import Entry, Store
 from treefold.core.value_codec import QUOTED_TAG
+from treefold.runtime.durable.gc_disabled import gc_disabled
 
 
 class TreeReader:
@@ -129,19 +129,6 @@ def reporting_damage(store: Store, tree: int) -> Generator[None]:
     except (OSError, RecursionError, ValueError) as error:
         what = f"node:{tree} cannot be read: {error}"
         raise StoreDamagedError(store.name, what) from error
-
-
-@contextmanager
-def gc_disabled() -> Generator[None]:
-    """Disable garbage collection while loading: what is read is all alive, and scanning is slow."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def read_events(store: Store, tree: int, *, long_texts: bool = True) -> list[Event]:
