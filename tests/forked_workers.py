@@ -13,7 +13,6 @@ from collections.abc import Generator, Iterable, Sequence
 from itertools import chain, pairwise
 from multiprocessing import Pipe, connection, get_context
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final, TypeAlias, cast
 
 import pytest
@@ -122,9 +121,10 @@ class _Worker:
         self.process.join()
         if not self.waiting and self.process.exitcode == 0:
             return []
-        fault = f"the process that ran it has ended with the exit code {self.process.exitcode}"
+        ended = f"has ended with the exit code {self.process.exitcode}"
         if not self.waiting:
-            raise RuntimeError(fault.replace("it", "tests"))
+            raise RuntimeError(f"a process that ran tests {ended}")
+        fault = f"the process that ran it {ended}"
         died_in, *left = self.waiting
         report = pytest.TestReport(
             died_in.nodeid, died_in.location, {}, "failed", fault, when="call"
@@ -150,8 +150,7 @@ class _Worker:
         capture.start_global_capturing()
         plugins.unregister(name="terminalreporter")
         # So that what pytest-timeout writes becomes a part of the report.
-        captured = SimpleNamespace(_tw=create_terminal_writer(session.config, sys.stderr))
-        plugins.register(captured, "terminalreporter")
+        plugins.register(_Captured(session.config), "terminalreporter")
         plugins.register(_Teller(session.config, telling))
         try:
             # Which fixtures stay for the following test is decided when a test ends.
@@ -163,6 +162,13 @@ class _Worker:
             pass  # the process that collected reports it
         finally:
             session._setupstate.teardown_exact(None)  # pyright: ignore
+
+
+class _Captured:
+    """A plugin of a worker: what is written to it becomes a part of the report."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._tw = create_terminal_writer(config, sys.stderr)
 
 
 class _Teller:
