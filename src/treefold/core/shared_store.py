@@ -54,8 +54,8 @@ class Batch(Fact, frozen=True, kw_only=True):
             already are skipped, so that a batch can be sent again after a lost connection.
         tickets: the calls among these entries that become drives of their own, owed from now on.
         drives: the calls among these entries that belong to another drive, and to which: calls
-            below a remote call that its worker runs as part of the tree. Whoever adopts that drive
-            later runs them, and gets the messages for them.
+            below a remote call that its worker runs as part of the tree. A worker that
+            adopts that drive later runs them, and gets the messages for them.
 
     Example:
         >>> from treefold.stores import Batch, Call, Entry, Ownership

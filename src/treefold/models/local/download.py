@@ -177,7 +177,7 @@ class _Watch:
 def _size_of(folder: Path) -> int:
     """Return the bytes of all files below *folder*, each once however often it is linked."""
     sizes: dict[int, int] = {}
-    # Whatever is deleted meanwhile, it goes on with the rest.
+    # It ignores files and folders that are deleted meanwhile.
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
             with contextlib.suppress(OSError):  # it is gone already

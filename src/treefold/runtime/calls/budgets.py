@@ -77,7 +77,7 @@ class Account:
         # What reads what earlier processes have spent of it in a tree, by tree; none if that is
         # counted. Trees that were forked from one another are counted together, and once.
         self.unread: dict[int, HistoryOf] = {}
-        self._reading = threading.Lock()  # a family is read once, whoever asks for it
+        self._reading = threading.Lock()  # a family is read once, also for several requests at once
         self._counted: set[int] = set()
         self.history = 0  # the tree whose history is that of an account that is stored
         self._waiting: dict[Callable[[], None], None] = {}  # in order

@@ -42,7 +42,7 @@ class CancellableNode(AwaitedNode):
 
     def cancel(self, reason: str = "cancelled") -> None:
         if self.stage is not ENDED:
-            # It is recorded, and whoever cancels often gives the exception that is the reason.
+            # The reason is recorded, and callers often give an exception.
             self.loop_handle.run_soon(self._cancel_or_insist, str(reason))
 
     def _cancel_or_insist(self, reason: str) -> None:

@@ -235,7 +235,7 @@ class ClusterAllowances:
             except Exception as error:
                 if _may_pass(error) or isinstance(error, ClosedError):
                     raise
-                # Nobody awaits it, and it would keep all others waiting.
+                # No call awaits this job, and retrying it would keep all others waiting.
                 log.exception("what a request took cannot be charged, or given back")
             self._jobs.popleft()
 
