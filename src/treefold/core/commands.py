@@ -132,7 +132,7 @@ def write_command(command: Command, what: str = "a command") -> str:
     try:
         # Unlike msgspec, the json module does not make lists of sets, or texts of times.
         body = json.dumps(fields, default=_plain)
-        # The driver can only drop a message that is not a command, and its sender would not hear of it.
+        # The driver can only drop what is not a command, and its sender would not hear of it.
         read_command(body)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(f"{what} has to be JSON: {error}") from error
