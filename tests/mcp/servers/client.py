@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import sys
-import warnings
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,9 +19,6 @@ from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
-
-# The SDK may let go of a server before it has heard that the server has ended.
-warnings.filterwarnings("ignore", "subprocess .* is still running", ResourceWarning)
 
 mode, able, place, target = sys.argv[1:]
 told: dict[str, Any] = {}

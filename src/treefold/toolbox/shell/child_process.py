@@ -9,11 +9,13 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from treefold.toolbox.shell.pipe import InputPipe
 
 _POLL_INTERVAL: Final = 0.02  # seconds between checks for its exit, where the system tells nothing
+_REAP: Final = 0.05  # seconds that a killed process is waited for
 
 
 class ChildProcess:
@@ -74,6 +76,9 @@ class ChildProcess:
         """Close its standard input, and kill it if it still runs."""
         if self.returncode is None:
             self._process.kill()
+            # It ends within a millisecond, and the loop may not run again to notice that.
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_REAP)
         self.stdin.close()
 
     def _watch_exit(self) -> None:
