@@ -35,9 +35,12 @@ from treefold.core.commands import (
     Command,
     ForkTree,
     ResumeCall,
+    refusals_in,
     write_command,
 )
-from treefold.core.errors import InvalidValueError, UnknownQuestionError
+from treefold.core.errors import InvalidValueError, StoreDamagedError, UnknownQuestionError
+from treefold.runtime.durable.inbox import Inbox
+from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.stores import Entry
 
 T = TypeVar("T")
@@ -476,3 +479,57 @@ def test_a_cancellation_is_kept_until_the_call_has_ended_so_that_a_dying_process
         leave.set()
         wait(lambda: not store.inbox())
         assert node.state is NodeState.Canceled
+
+
+def test_commands_behind_a_resume_that_has_to_wait_are_executed(path: Path):
+    executed: list[Command] = []
+
+    def execute(command: Command) -> None:
+        executed.append(command)
+        if isinstance(command, ResumeCall):
+            raise StoreError(str(path), "it is away")
+
+    with SqliteStore(path) as store:
+        store.acquire()
+        inbox = Inbox(JournalWriter(store, None))
+        later = CancelCall(1, "enough")
+        for command in (ResumeCall(1), later):
+            store.post(write_command(command))
+        inbox.execute(store.inbox(), execute, until_resume=True)
+    assert executed == [ResumeCall(1), later]
+
+
+def test_a_command_for_a_damaged_run_is_refused_and_does_not_wait(path: Path):
+    def execute(_: Command) -> None:
+        raise StoreDamagedError(str(path), "node:1 cannot be read")
+
+    with SqliteStore(path) as store:
+        store.acquire()
+        journal = JournalWriter(store, None)
+        inbox = Inbox(journal)
+        store.post(write_command(ResumeCall(1, id="mine")))
+        inbox.execute(store.inbox(), execute)
+        assert inbox.has_executed
+        _, lines = store.read_broadcasts()
+    assert "node:1 cannot be read" in refusals_in(lines)["#resume mine"]
+
+
+def test_a_second_cancellation_reaches_a_call_that_ignored_the_first(path: Path):
+    heard: list[str] = []
+
+    async def deaf(ctx: RunContext) -> str:
+        while len(heard) < 2:
+            try:
+                await asyncio.sleep(PATIENCE)
+            except asyncio.CancelledError:
+                heard.append("cancelled")
+        return "done"
+
+    function = CodeFunction(callable=deaf)
+    with Runtime([function], store=path) as runtime, treefold.attach(path) as observer:
+        node = runtime.invoke(function)
+        wait(lambda: node.state is NodeState.Running)
+        observer.cancel(node.id, "enough")
+        wait(lambda: heard == ["cancelled"])
+        observer.cancel(node.id, "enough")
+        wait(lambda: len(heard) == 2)

@@ -403,12 +403,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 found.loop_handle.run_sync(pause_node, found, reason, id)
             case ResumeCall(node, budget, without, ended, paused):
                 found = self._find_own(node)
-                is_ending = found.is_concluded or found.cancel_reason is not None
-                if is_ending and not ended:
-                    raise UsageError(
-                        f"{found!r} was cancelled, or has ended, before it could be resumed; resume"
-                        " it again to continue it in a fork"
-                    )
+                _check_seen(found, ended=ended)
                 self._resume(found, budget, without, paused)
             case ForkTree(node, key, at, edit, without):
                 self._fork(node, at, edit_of(edit), key, without)
@@ -567,7 +562,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                     f"{node!r} has ended; resume {address(root_of(node).path)}, or fork this"
                 )
             return self._get_forks().continue_failed(node, budget, without)
-        if node.parent is None and isinstance(node.exception, ModelProviderException):
+        is_failed = node.parent is None and isinstance(node.exception, ModelProviderException)
+        if self._recovery is None and is_failed:
             return node.loop_handle.run_sync(self._call_again, node)
         if (other := self._elsewhere(node)) is not None:
             other.resume(id, budget=budget, without=without)
@@ -1024,6 +1020,22 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             log.debug("the inbox cannot be read: %s", error)
         later = loop_handle.loop.call_later
         self._poll_timer = later(_POLL_INTERVAL, self._poll, loop_handle)
+
+
+def _check_seen(node: CallNode, *, ended: bool) -> None:
+    """Check that a call which is to be resumed is as the sender saw it.
+
+    Raises:
+        ClosedError: it has ended, as the sender saw in the store, and that is not shown here yet.
+        UsageError: it was cancelled, or has ended, since the sender looked.
+    """
+    if ended and node.is_concluded and not node.has_ended:
+        raise ClosedError(f"the end of {address(node.path)} is not shown here yet")
+    if not ended and (node.is_concluded or node.cancel_reason is not None):
+        raise UsageError(
+            f"{node!r} was cancelled, or has ended, before it could be resumed; resume it again to"
+            " continue it in a fork"
+        )
 
 
 def _those_of(node: CallNode, asked: Sequence[Question], seen: Collection[str]) -> list[Question]:

@@ -1,6 +1,7 @@
 """``AwaitedNode``: a call that is waited for, on any loop or thread."""
 
 import asyncio
+import logging
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Generator
@@ -16,6 +17,8 @@ from treefold.runtime.calls.recorded_node import RecordedNode
 from treefold.runtime.calls.stage import ENDED, Stage
 from treefold.runtime.loops.loop_handle import LoopHandle, settle, threadsafe_resolver
 from treefold.runtime.trees.tree import Tree
+
+log = logging.getLogger(__name__)
 
 Wake = Callable[[], object]
 
@@ -184,5 +187,8 @@ class AwaitedNode(RecordedNode):
     def wake(self) -> None:
         """Wake the waiters of a call that has ended, each once, even if Ctrl-C comes meanwhile."""
         for wake in tuple(self._waiters):
-            wake()
+            try:
+                wake()
+            except Exception:
+                log.exception("a callback of the end of %s failed", self)
             self._waiters.pop(wake, None)

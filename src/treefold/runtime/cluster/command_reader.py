@@ -82,6 +82,16 @@ class CommandReader:
         self._drives[message] = drive
         self._inbox.note_executed(message, is_complete)
 
+    def forget(self, drive: int) -> None:
+        """Forget what was executed for a drive that this process had before; on the loop.
+
+        What is still in its inbox is executed again: another worker may have run it meanwhile.
+        """
+        for message, its_drive in tuple(self._drives.items()):
+            if its_drive == drive:
+                self._inbox.forget(message)
+                self._drives.pop(message, None)
+
     def close(self) -> None:
         """Execute no more commands; this waits for the one under way."""
         self._closed = True
@@ -114,9 +124,8 @@ class CommandReader:
     def _delete_saved(self) -> None:
         """Delete the messages whose effects are durable."""
         for message in self._inbox.saved():
-            drive = self._drives[message]
+            drive = self._drives.pop(message, None)
             # Otherwise its new owner executes the command.
-            if self._owned_drives.may_forget(drive):
+            if drive is not None and self._owned_drives.may_forget(drive):
                 self._store.done(message)
             self._inbox.forget(message)
-            del self._drives[message]

@@ -218,6 +218,16 @@ class Follower:
         self._changed[id] = None
         self._wake.set()
 
+    def _apply(self, replica: _Replica, new: list[Event]) -> None:
+        """Apply new events to the nodes of a replica."""
+        root = replica.root
+        # It may be forgotten just now, because this process runs it.
+        if self._replicas.get(root.id) is replica:
+            self._engine.follow(root.tree, replica.nodes, new)
+            if root.has_ended:
+                self.forget(root)
+                self._engine.note_finished(root)
+
     async def _update(self, id: int) -> None:
         """Read the new events of a tree, and apply them to the nodes of its replicas."""
         if (tree := self._trees.get(id)) is None:
@@ -228,13 +238,11 @@ class Follower:
             log.debug("node:%d cannot be read: %s", id, error)
             return
         for replica, new in tree.sort(place, events).items():
-            root = replica.root
-            # It may be forgotten just now, because this process runs it.
-            if self._replicas.get(root.id) is replica:
-                self._engine.follow(root.tree, replica.nodes, new)
-                if root.has_ended:
-                    self.forget(root)
-                    self._engine.note_finished(root)
+            # Whatever the callbacks of one tree raise, the others are followed.
+            try:
+                self._apply(replica, new)
+            except Exception:
+                log.exception("the news of node:%d cannot be applied", id)
         if events:
             self._changes.wake()
         if self._trees.get(id) is tree and tree.place < place:

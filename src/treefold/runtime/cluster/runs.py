@@ -202,6 +202,7 @@ class Runs:
                 self._registry.forget(replica)
             root = self._engine.load(ownership.tree, read.events)
         self._remote_calls.follow_loaded(root, journal)
+        self._host.commands.forget(ownership.node)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
         self._execute_early(root, read.messages, CancelCall)
         self._resume_held_back(root, read.messages)

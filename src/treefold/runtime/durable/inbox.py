@@ -25,6 +25,7 @@ from treefold.core.commands import (
 from treefold.core.errors import (
     ClosedError,
     InvalidValueError,
+    StoreDamagedError,
     StoreError,
     TreefoldError,
     UnknownQuestionError,
@@ -75,12 +76,12 @@ class Inbox:
             if message.id not in self._executed and message.body not in self._claims
         ]
         for message, command in sorted(new, key=lambda one: not isinstance(one[1], _ANSWERS)):
-            self._try_execute(message, execute)
+            is_done = self._try_execute(message, execute)
             if isinstance(command, ClaimQuestion):
                 # The process that claimed the question ended before it had answered. As long as the
                 # claim is there, nobody else can answer.
                 self._journal.store.done(message.id)
-            if until_resume and isinstance(command, ResumeCall):
+            if until_resume and is_done and isinstance(command, ResumeCall):
                 break
 
     def note_executed(self, message: int, is_complete: IsComplete | None = None) -> None:
@@ -92,20 +93,23 @@ class Inbox:
             self._incomplete[message] = is_complete
         self._executed[message] = self._journal.mark()
 
-    def _try_execute(self, message: Message, execute: Execute) -> None:
+    def _try_execute(self, message: Message, execute: Execute) -> bool:
+        """Execute the command in *message*, or refuse it; False if it has to wait."""
         command: Command | None = None
         is_complete: IsComplete | None = None
         try:
             command = read_command(message.body)
             is_complete = execute(command)
-        except (StoreError, ClosedError) as error:
-            if message.id not in self._postponed:
-                self._postponed.add(message.id)
-                log.warning("what another process asked for has to wait: %s", error)
-            return
         except TreefoldError as error:
+            # A journal that is damaged stays so, and any other fault of the store may pass.
+            may_pass = isinstance(error, StoreError | ClosedError)
+            if may_pass and not isinstance(error, StoreDamagedError):
+                if message.id not in self._postponed:
+                    self._postponed.add(message.id)
+                    log.warning("what another process asked for has to wait: %s", error)
+                return False
             if self._journal.is_closed:
-                return
+                return False
             log.warning("what another process asked for was not done: %s", error)
             # The process that posted it waits for a reply with this key.
             if (key := getattr(command, "key", None)) is not None:
@@ -114,6 +118,7 @@ class Inbox:
         # Once the journal is closed, its effects are not recorded: the next driver executes it.
         if not self._journal.is_closed:
             self.note_executed(message.id, is_complete)
+        return True
 
     def delete_executed(self) -> None:
         """Delete the messages whose effects are all durable."""
@@ -125,8 +130,8 @@ class Inbox:
 
     @property
     def has_executed(self) -> bool:
-        """Whether there are executed messages that are not deleted yet."""
-        return bool(self._executed)
+        """Whether executed messages are to be deleted as soon as their effects are durable."""
+        return len(self._executed) > len(self._incomplete)
 
     def saved(self) -> list[int]:
         """Return the executed messages whose effects are all durable."""

@@ -308,8 +308,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         posted = [one for one in self._posted() if isinstance(one, AnswerQuestion)]
         if any((one.id, one.token) == (id, token) for one in posted):
             return True
-        node, _, _ = id.partition("-")
-        tree = self._find(int(node)) if node.isdecimal() else None
+        node = asking_node(id)
+        tree = None if node is None else self._find(node)
         events = () if tree is None else read_events(self._store, tree, long_texts=False)
         settled = [event for event in events if isinstance(event, QuestionSettled)]
         return any(one.id == id and one.answer and one.answer.token == token for one in settled)
@@ -444,7 +444,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             is_same = command == replace(last, id=command.id)
             command = last if is_same else command
         else:
-            is_same = command == last
+            # A call may have ignored the last cancellation, which stays posted until it ends.
+            is_same = command == last and not isinstance(command, CancelCall)
         if not isinstance(command, CancelCall):
             self._posted_keys[command.node] = command.key
         if not is_same:
