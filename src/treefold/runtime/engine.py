@@ -525,13 +525,22 @@ class Engine:
             tree = self._loader.store.find(node=node)
             if tree is not None:
                 loop_handle, (events, place) = self._loop_handle(), self._loader.read(tree)
-                root = loop_handle.run_sync(self.load, tree, events)
-                if self.on_found is not None:
-                    loop_handle.run_sync(self.on_found, root, place)
+                loop_handle.run_sync(self._load_found, tree, events, place)
                 found = self._trees.get(node)
         if found is None:
             raise UnknownNodeError(f"this runtime has no node:{node!r}; it may have been deleted")
         return found
+
+    def _load_found(self, tree: int, events: list[Event], place: int) -> None:
+        """Load a tree because a program looks at it, unless it is loaded meanwhile: on the loop.
+
+        A tree that this process has just begun to run must not be followed: each cancellation of it
+        would be posted to this process, for ever.
+        """
+        if self._trees.get(tree) is None:
+            root = self.load(tree, events)
+            if self.on_found is not None:
+                self.on_found(root, place)
 
     def loaded(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory, otherwise None."""
