@@ -525,22 +525,25 @@ class Engine:
             tree = self._loader.store.find(node=node)
             if tree is not None:
                 loop_handle, (events, place) = self._loop_handle(), self._loader.read(tree)
-                loop_handle.run_sync(self._load_found, tree, events, place)
-                found = self._trees.get(node)
+                # A finished tree stays in memory only while its nodes are held.
+                root = loop_handle.run_sync(self._load_found, tree, events, place)
+                found = root if root.id == node else self._trees.get(node)
         if found is None:
             raise UnknownNodeError(f"this runtime has no node:{node!r}; it may have been deleted")
         return found
 
-    def _load_found(self, tree: int, events: list[Event], place: int) -> None:
+    def _load_found(self, tree: int, events: list[Event], place: int) -> CallNode:
         """Load a tree because a program looks at it, unless it is loaded meanwhile: on the loop.
 
         A tree that this process has just begun to run must not be followed: each cancellation of it
         would be posted to this process, for ever.
         """
-        if self._trees.get(tree) is None:
-            root = self.load(tree, events)
-            if self.on_found is not None:
-                self.on_found(root, place)
+        if (known := self._trees.get(tree)) is not None:
+            return known
+        root = self.load(tree, events)
+        if self.on_found is not None:
+            self.on_found(root, place)
+        return root
 
     def loaded(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory, otherwise None."""
