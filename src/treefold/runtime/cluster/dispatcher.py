@@ -116,7 +116,7 @@ class Dispatcher:
         owed = partial(self._store.owed, _MOST_OWED, older_than=older_than)
         found = await in_thread(owed, queues=self._served)
         # Those of other queues, which only an engine has to be told about, and those that come
-        # after many which nobody can run just now, have their turn as well.
+        # after many which no worker can run just now, have their turn as well.
         is_more = len(found) == _MOST_OWED or (self.is_placed and len(self._served) > 0)
         if is_more:
             others = () if self.is_placed else self._served

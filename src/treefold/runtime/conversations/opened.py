@@ -74,7 +74,7 @@ class Opened(Fact, frozen=True):
     def _counted(self) -> TokenUsage:
         """What the provider has counted of the conversation; zero if it has to be measured.
 
-        Nobody has counted a history that a program wrote, nor a response that was cut off.
+        A provider has not counted a history that a program wrote, nor a response that was cut off.
         """
         exchanges = self.session.exchanges
         return exchanges[-1].usage if exchanges else NO_USAGE

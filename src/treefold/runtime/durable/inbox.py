@@ -79,7 +79,7 @@ class Inbox:
             is_done = self._try_execute(message, execute)
             if isinstance(command, ClaimQuestion):
                 # The process that claimed the question ended before it had answered. As long as the
-                # claim is there, nobody else can answer.
+                # claim is there, no other process can answer.
                 self._journal.store.done(message.id)
             if until_resume and is_done and isinstance(command, ResumeCall):
                 break
