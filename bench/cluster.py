@@ -7,7 +7,14 @@ are recorded once, in memory, and written as the runtime would: two batches for 
 server is started here, and waits for the disk. Machines and disks differ and are noisy, so read the
 ratios, which are the medians over the rounds of one run.
 
+The CPU time of whole trees, of the server and of a worker, is that of whole_trees.py.
+
 With --dbos, DBOS is installed into an environment of its own (build/dbos).
+
+    python bench/cluster.py --growth 100,10000,200000
+
+measures instead how all costs grow with the number of trees (growth.py). The last size takes some
+minutes, and 3 GB; 100,10000 take one minute.
 """
 
 import argparse
@@ -20,22 +27,26 @@ import sys
 import time
 import venv
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, LiteralString, ParamSpec
 
 import psycopg
+import whole_trees
 from durable import PAYLOAD, worker
 
 from treefold import MemoryStore, Runtime
+from treefold.core.cluster import Ownership, WorkerInfo
 from treefold.core.errors import FencedError
 from treefold.core.fact import replace
-from treefold.core.shared_store import Batch, Ownership, WorkerInfo
+from treefold.core.store import Batch
 from treefold.stores import Entry, SqliteStore
 from treefold.stores.node_status import NodeStatus
 from treefold.stores.postgres import PostgresStore
 from treefold.stores.postgres.rows import pack_hash
+from treefold.testing.store_suite import write as write_entries
 
 ROOT: Final = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -75,9 +86,9 @@ class RecordingStore(MemoryStore):
         super().__init__()
         self.batches: list[list[Entry]] = []
 
-    def append(self, entries: Sequence[Entry]) -> int:
-        self.batches.append(list(entries))
-        return super().append(entries)
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
+        self.batches += [[*batch.entries] for batch in batches]
+        return super().append(batches)
 
 
 async def record() -> list[list[Entry]]:
@@ -130,7 +141,7 @@ class Tree:
 
 def write(store: PostgresStore, *batches: Batch) -> None:
     """Write batches, none of which may be refused."""
-    for outcome in store.append_batches(batches):
+    for outcome in store.append(batches):
         assert not isinstance(outcome, FencedError)
 
 
@@ -229,8 +240,9 @@ def measure_appends(url: str, recorded: list[list[Entry]], rounds: int) -> dict[
                 "batched": timed(write_batched, store, [Tree(trees) for _ in range(DRIVES)]),
             }
             with PostgresStore(with_query(url, schema="bench")) as listener:
-                listener.listen(lambda _trees: None)
+                listener.cluster.listen(lambda _trees: None)
                 one["notifying"] = timed(append_singly, store, Tree(trees))
+            one["ids, 8 processes"] = timed(reserve_at_once, with_query(url, schema="bench"))
             one["silent"] = without_notifier(store, partial(append_singly, store, Tree(trees)))
             for name, value in one.items():
                 found.setdefault(name, []).append(value)
@@ -252,6 +264,20 @@ def write_batched(store: PostgresStore, trees: Sequence[Tree]) -> int:
     return 4 * len(trees)
 
 
+def reserve_at_once(url: str) -> int:
+    """Reserve ids in several stores at once; they take turns at one row."""
+
+    def reserve(store: PostgresStore) -> None:
+        for _ in range(20):
+            store.cluster.drives.reserve(64, 1)
+
+    with ExitStack() as stack:
+        stores = [stack.enter_context(PostgresStore(url)) for _ in range(8)]
+        with ThreadPoolExecutor(len(stores)) as threads:
+            list(threads.map(reserve, stores))
+    return 20 * len(stores)
+
+
 def _send_nothing(_trees: Iterable[int]) -> None:
     pass
 
@@ -270,11 +296,11 @@ def measure_sqlite(recorded: list[list[Entry]], rounds: int, folder: Path) -> li
     """Return the CPU time of a batch in a SQLite file."""
     renumbered = Renumbered(recorded)
     with SqliteStore(folder / "bench.db") as store:
-        store.acquire()
+        store.join()
 
         def write_tree(batches: Sequence[Sequence[Entry]]) -> int:
             for batch in batches:
-                store.append(batch)
+                write_entries(store, batch)
             return len(batches)
 
         write_tree(renumbered.tree()[1])
@@ -367,12 +393,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--dbos", action="store_true", help="install DBOS, and compare with it")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/cluster.json")
+    parser.add_argument(
+        "--growth", metavar="TREES,...", help="measure how costs grow in stores of these sizes"
+    )
+    results = Path(__file__).parent / "results"
+    parser.add_argument("--out", type=Path, help="bench/results/cluster.json or growth.json")
     options = parser.parse_args()
+    if options.growth is not None:
+        from growth import grow  # noqa: PLC0415 - it finds what is beside the tests
+
+        sizes = sorted(int(size) for size in options.growth.split(","))
+        write_results(options.out or results / "growth.json", grow(sizes))
+        return
     print(f"Python {platform.python_version()}, {options.rounds} rounds\n")
     recorded = asyncio.run(record())
     settings = {"fsync": "on", "full_page_writes": "on", "shared_buffers": "256MB"}
     with PostgresServer(settings) as server:
+        of_trees = asyncio.run(whole_trees.measure(server, trees=200, together=8))
         found = measure_appends(server.url(), recorded, options.rounds)
         found["sqlite cpu"] = measure_sqlite(recorded, options.rounds, server.folder)
         dbos = measure_dbos(server, options.rounds) if options.dbos else None
@@ -381,9 +418,18 @@ def main() -> None:
         elif not options.dbos:
             print("DBOS is not compared; --dbos installs it\n")
     report(found)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps({"ms": found, "ratios": ratios(found)}, indent=1))
-    print(f"written to {options.out}")
+    whole_trees.report(of_trees)
+    write_results(
+        options.out or results / "cluster.json",
+        {"ms": found, "ratios": ratios(found), "trees": of_trees},
+    )
+
+
+def write_results(path: Path, found: object) -> None:
+    """Write JSON to *path*."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1))
+    print(f"written to {path}")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ from typing import Any, Literal
 import by_hand
 
 from treefold import AgentFunction, CodeFunction, RunContext, Runtime, SqliteStore
-from treefold.stores import Entry
+from treefold.core.errors import FencedError
+from treefold.stores import Batch
 from treefold.testing import ScriptedModel
 from treefold.toolbox import human_in_loop
 
@@ -137,10 +138,10 @@ class TimedStore(SqliteStore):
 
     spent = 0.0
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         start = time.perf_counter()
         try:
-            return super().append(entries)
+            return super().append(batches)
         finally:
             self.spent += time.perf_counter() - start
 
@@ -249,18 +250,19 @@ async def park(path: Path) -> None:
             await asyncio.sleep(0.1)
 
 
-async def wake_up(path: Path) -> dict[str, float]:
+async def wake_up(path: Path, parked: int) -> dict[str, float]:
     """Measure a start, and doing nothing after it."""
     agent = asker()
     start, cpu = time.perf_counter(), time.process_time()
     async with Runtime([agent], store=path) as runtime:
-        questions = len(runtime.questions())
         found = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
-        assert questions == PARKED
         cpu = time.process_time()
         await asyncio.sleep(IDLE)
         found["idle cpu"] = time.process_time() - cpu
         found["MB"] = _most_memory()
+        start = time.perf_counter()
+        assert len(runtime.questions()) == parked
+        found["listing"] = time.perf_counter() - start
         return found
 
 
@@ -277,8 +279,14 @@ def _most_memory() -> float:
 async def measure_waiting(path: Path) -> dict[str, float]:
     """Measure the start in a process of its own."""
     await park(path)
-    command = [sys.executable, __file__, "--wake-up", str(path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: ASYNC221
+    found = _started(path, PARKED)
+    empty = _started(path.with_name("empty.db"), 0)
+    return found | {f"empty {name}": value for name, value in empty.items()}
+
+
+def _started(path: Path, parked: int) -> dict[str, float]:
+    command = [sys.executable, __file__, "--wake-up", str(path), "--parked", str(parked)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
 
@@ -301,8 +309,10 @@ def report(found: dict[str, Any]) -> None:
         " long as their JSON is read by hand"
     )
     print(
-        f"{PARKED} parked agents: a start takes {start['seconds']:.2f} s and {start['MB']:.0f} MB,"
-        f" and {IDLE:.0f} s of waiting {start['idle cpu']:.3f} s of CPU time"
+        f"{PARKED} parked agents: a start takes {start['seconds']:.2f} s and {start['MB']:.0f} MB"
+        f" (an empty file: {start['empty seconds']:.2f} s, {start['empty MB']:.0f} MB), the list of"
+        f" their questions {start['listing']:.2f} s, and {IDLE:.0f} s of waiting"
+        f" {start['idle cpu']:.3f} s of CPU time"
     )
 
 
@@ -324,9 +334,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/durable.json")
     parser.add_argument("--wake-up", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--parked", type=int, default=PARKED, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.wake_up is not None:
-        print(json.dumps(asyncio.run(wake_up(options.wake_up))))
+        print(json.dumps(asyncio.run(wake_up(options.wake_up, options.parked))))
         return
     print(f"Python {platform.python_version()}, {options.rounds} rounds\n")
     found = asyncio.run(measure(options.rounds))
