@@ -7,9 +7,9 @@ from typing import Final
 import psycopg
 
 from postgres_server import shared_url
+from treefold.core.cluster import Ownership, WorkerInfo
 from treefold.core.errors import FencedError
-from treefold.core.shared_store import Batch, Ownership, SharedStore, WorkerInfo
-from treefold.core.store import Entry
+from treefold.core.store import Batch, Entry, Store
 from treefold.testing.store_suite import called, noted
 
 PATIENCE: Final = 60.0  # seconds
@@ -23,7 +23,7 @@ def info(name: str = "worker") -> WorkerInfo:
 class TreeWriter:
     """Writes one tree as its worker does: entry after entry, each batch until it is accepted."""
 
-    def __init__(self, store: SharedStore, tree: int) -> None:
+    def __init__(self, store: Store, tree: int) -> None:
         self.store = store
         self.ownership = Ownership(tree, tree, 1)
         self.entries: list[Entry] = [called(tree)]  # not written yet
@@ -39,7 +39,7 @@ class TreeWriter:
 
     def write(self) -> int:
         """Write what was added; return the place of the last entry."""
-        [outcome] = self.store.append_batches([self.batch()])
+        [outcome] = self.store.append([self.batch()])
         if isinstance(outcome, FencedError):
             raise outcome
         self.written += len(self.entries)

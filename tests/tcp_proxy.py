@@ -37,6 +37,7 @@ class TcpProxy:
     Attributes:
         port: the one that clients connect to.
         cuts: how many requests were cut off.
+        is_away: whether new connections end at once.
     """
 
     def __init__(
@@ -47,16 +48,27 @@ class TcpProxy:
         self._pause = pause
         self._lock = threading.Lock()
         self._next: Cut | None = None
+        self._flows = threading.Event()
+        self._flows.set()
         self._connections: list[tuple[socket.socket, socket.socket]] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
+        self.is_away = False
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
     def arm(self, cut: Cut) -> None:
         """Cut off the next request."""
         with self._lock:
             self._next = cut
+
+    def hold(self) -> None:
+        """Forward nothing until ``release``; connections stay open, and new ones are accepted."""
+        self._flows.clear()
+
+    def release(self) -> None:
+        """Forward what was held, and all that follows."""
+        self._flows.set()
 
     def cut_all(self) -> None:
         """End all connections now."""
@@ -72,6 +84,7 @@ class TcpProxy:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.cut_all()
+        self.release()
 
     def __enter__(self) -> Self:
         return self
@@ -85,6 +98,9 @@ class TcpProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            if self.is_away:
+                client.close()
+                continue
             try:
                 server = socket.create_connection(("127.0.0.1", self._target), PATIENCE)
             except OSError:
@@ -100,6 +116,7 @@ class TcpProxy:
         with suppress(OSError, ValueError):
             while True:
                 ready, _, _ = select.select([client, server], [], [])
+                self._flows.wait()
                 if server in ready:
                     if not (reply := server.recv(_CHUNK)):
                         break

@@ -211,6 +211,7 @@ FOR_STORES = [
     "sqlite3",
     "treefold.core.forking",
     "treefold.runtime.durable.journal_writer",
+    "treefold.runtime.opening",
     "treefold.runtime.recovery",
     "treefold.stores",
 ]

@@ -64,7 +64,8 @@ class WorkerProcess:
     @property
     def health(self) -> str:
         """Where its health checks are."""
-        (url,) = re.findall(r"health at (http://\S+)", self.said)
+        # It says so for each of its stores.
+        (url,) = set(re.findall(r"health at (http://\S+)", self.said))
         return url
 
     @property

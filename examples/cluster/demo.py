@@ -185,7 +185,10 @@ def follow(nodes: list[Node], url: str, workers: list[Worker], server: ModelServ
 
 def list_workers(store: PostgresStore) -> list[WorkerRow]:
     """Return what ``treefold workers`` lists, without programs that only submit."""
-    return sorted((row for row in store.workers() if row.load.slots), key=lambda row: row.info.name)
+    return sorted(
+        (row for row in store.cluster.members.workers() if row.load.slots),
+        key=lambda row: row.info.name,
+    )
 
 
 def describe(worker: WorkerRow) -> str:

@@ -7,6 +7,7 @@ from browser import newsroom
 from treefold import Function, MemoryStore, Runtime
 from treefold.core.fact import replace
 from treefold.stores import Entry, Store
+from treefold.testing.store_suite import write
 
 
 def recorded(function: Function, args: dict[str, str]) -> list[Entry]:
@@ -27,7 +28,7 @@ def copy_into(store: Store, runs: Sequence[Sequence[Entry]], count: int, *, afte
     node, _ = store.highest()
     for number in range(after + 1, after + count + 1):
         entries = runs[number % len(runs)]
-        store.append([_moved(entry, node, number) for entry in entries])
+        write(store, [_moved(entry, node, number) for entry in entries])
         node += max(entry.node for entry in entries)
 
 

@@ -98,7 +98,7 @@ def test_a_run_whose_process_has_ended_is_interrupted_until_it_is_driven_again(
         expect(page.locator(".state-name")).to_have_text("interrupted")
         eyes.picture(page, "interrupted")
         store = SqliteStore(path)
-        store.acquire()
+        store.join()
         state(call(page, "wait"), "running")
         store.close()
         state(call(page, "wait"), "interrupted")

@@ -44,7 +44,7 @@ def ten_thousand() -> Iterator[tuple[Viewer, CountingStore]]:
         recorded(newsroom.write_digest, {"summaries": "Tides, ponds and wheels."}),
     ]
     store = CountingStore()
-    store.acquire()
+    store.join()
     copy_into(store, runs, RUNS)
     with view(store, port=0) as viewer:
         yield viewer, store
@@ -93,7 +93,7 @@ def test_pages_lead_to_older_runs_and_back(eyes: Eyes, ten_thousand: tuple[Viewe
 def test_a_page_of_older_runs_stays_when_there_is_a_new_one(eyes: Eyes):
     runs = [recorded(newsroom.write_digest, {"summaries": "Tides, ponds and wheels."})]
     store = MemoryStore()
-    store.acquire()
+    store.join()
     copy_into(store, runs, 205)
     with view(store, port=0) as viewer:
         page = eyes.open(viewer.url)

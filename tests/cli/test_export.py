@@ -74,7 +74,7 @@ def test_a_tree_can_be_imported_into_another_journal(journal: Path, tmp_path: Pa
     target = tmp_path / "run.jsonl"
     assert main(["export", "nightly", "--tree", str(target), "--store", str(journal)]) == 0
     other = MemoryStore()
-    other.acquire()
+    other.join()
     tree = import_tree(other, target)
     with attach(other) as there, attach(journal) as here:
         rows = [data.rows(there.get_view(tree)), data.rows(here.get_view(1))]

@@ -5,6 +5,7 @@ import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from command_results import treefold
 from notes_in_files import noted
 from postgres_server import PostgresServer
 from support import wait
-from treefold import WorkerPhase, WorkerStatus
+from treefold import WorkerPhase, WorkerSettings, WorkerStatus
 from treefold.cli.health import LONGEST_BLOCK, LONGEST_SILENCE, Health
 from treefold.stores.postgres.store import PostgresStore
 from worker_process import StartWorker, WorkerProcess, submit
@@ -40,7 +41,8 @@ def metrics_of(text: str) -> dict[str, float]:
         if about := re.fullmatch(r"# (?:HELP|TYPE) (treefold_\w+) .+", line):
             described.add(about[1])
         else:
-            sample = re.fullmatch(r'(treefold_(\w+?))(\{\w+="[^"]*"\})? ([0-9.]+)', line)
+            labels = r'(\{\w+="[^"]*"(?:,\w+="[^"]*")*\})'
+            sample = re.fullmatch(rf"(treefold_(\w+?)){labels}? ([0-9.]+)", line)
             assert sample is not None, line
             assert sample[1] in described, line
             found[sample[2] + (sample[3] or "")] = float(sample[4])
@@ -78,9 +80,10 @@ def test_the_metrics_are_those_of_the_worker_and_of_its_queues(
         return metrics_of(get(f"{worker.health}/metrics")[1])
 
     found = metrics()
-    exact = ("up", "draining", "slots", "running", "waiting", "fenced_total")
+    exact = ("up", "draining", "slots", "running", "waiting", "lost_total", "doubts")
     assert {name: found[name] for name in exact} == {
-        "up": 1, "draining": 0, "slots": 1, "running": 1, "waiting": 0, "fenced_total": 0,
+        "up": 1, "draining": 0, "slots": 1, "running": 1, "waiting": 0, "lost_total": 0,
+        "doubts": 0,
     }  # fmt: skip
     assert (found['owed{queue="day"}'], found['owed{queue="night"}']) == (2, 0)
     assert found['oldest_owed_seconds{queue="day"}'] > 0
@@ -135,9 +138,24 @@ def shared(url: str) -> Iterator[PostgresStore]:
         yield store
 
 
-def health(store: PostgresStore, status: WorkerStatus = READY, busy: float = 0.0) -> Health:
-    """Return the health checks of a worker that does as *status* says."""
-    return Health(store, ["default"], LEASE, status=lambda: status, busy=lambda: busy)
+@dataclass(frozen=True)
+class Working:
+    """A worker of one store that is made up."""
+
+    store: PostgresStore
+    status: WorkerStatus
+
+    @property
+    def worker_settings(self) -> WorkerSettings:
+        return WorkerSettings(lease=LEASE)
+
+    def worker_status(self) -> WorkerStatus:
+        return self.status
+
+
+def health(store: PostgresStore, *statuses: WorkerStatus, busy: float = 0.0) -> Health:
+    """Return the health checks of a worker that does as *statuses* say, in a store each."""
+    return Health([Working(store, one) for one in statuses or (READY,)], busy=lambda: busy)
 
 
 @pytest.mark.parametrize("phase", [WorkerPhase.Starting, WorkerPhase.Draining, WorkerPhase.Dead])

@@ -186,7 +186,7 @@ def test_a_run_that_is_terminated_closes_its_journal(tmp_path: Path):
     assert process.returncode == 143
     assert "treefold run: terminated; the same command resumes it" in said
     with SqliteStore(journal) as store:
-        assert not store.acquire()  # the last driver was not killed
+        assert not store.join()  # the last driver was not killed
         assert [tree.open for tree in store.trees()] == [True]
 
 

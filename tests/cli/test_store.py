@@ -15,7 +15,7 @@ from support import add
 from treefold import MemoryStore, Runtime
 from treefold.stores import export_tree, import_tree
 from treefold.stores.postgres import PostgresStore
-from treefold.testing.store_suite import asks, called
+from treefold.testing.store_suite import asks, called, write
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def url(postgres_url: str, tmp_path: Path) -> str:
     export_tree(here, node.id, tmp_path / "add.jsonl")
     with PostgresStore(postgres_url) as store:
         import_tree(store, tmp_path / "add.jsonl")
-        assert store.owed(9) == []
+        assert store.cluster.drives.owed(9) == []
     return postgres_url
 
 
@@ -70,27 +70,27 @@ def test_a_run_goes_from_one_journal_to_another(url: str, tmp_path: Path):
 
 def test_an_open_run_that_is_imported_is_not_owed(url: str, tmp_path: Path):
     here = MemoryStore()
-    here.acquire()
-    here.append([called(1, key="=open"), called(2, tree=1, parent=1), asks("2-1", 2, tree=1)])
+    here.join()
+    write(here, [called(1, key="=open"), called(2, tree=1, parent=1), asks("2-1", 2, tree=1)])
     export_tree(here, 1, tmp_path / "open.jsonl")
     done = treefold("import", "--tree", str(tmp_path / "open.jsonl"), "--store", url)
     assert (done.code, done.out.partition(" of ")[0]) == (0, "f is now run 2")
     assert "f (run 2) has not ended, and stays as it is" in done.err
     with PostgresStore(url) as store:
-        assert store.owed(9) == []
+        assert store.cluster.drives.owed(9) == []
         assert [question.id for question in store.questions()] == ["3-1"]
 
 
 def test_commands_that_act_leave_a_message_for_the_owner_of_the_run(url: str):
     with PostgresStore(url) as store:
         store.join(info(), lease=LEASE)
-        tree, number = store.reserve(1, 1)
+        tree, number = store.cluster.drives.reserve(1, 1)
         assert (tree, number) == (2, 2)
         done = treefold("fork", "1", "--args", '{"a": 5, "b": 6}', "--wait", "0", "--store", url)
         assert done.code == 3, done
-        [message] = store.inbox_of([1])[1]
+        [message] = store.inbox()
         assert json.loads(message.body)["do"] == "fork"
-        assert [ticket.node for ticket in store.owed(9)] == [1]
+        assert [ticket.node for ticket in store.cluster.drives.owed(9)] == [1]
         assert treefold("ps", "--store", url).code == 0
 
 

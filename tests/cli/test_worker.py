@@ -2,13 +2,19 @@
 
 import json
 import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from cluster.leases import end_lease
 from command_results import treefold
 from notes_in_files import noted
+from postgres_server import PostgresServer, empty_journal, shared_url
 from support import wait
 from treefold import attach
 from work_engines import EXHAUSTIVE, KINDS, engine_name
@@ -251,6 +257,117 @@ def test_a_worker_without_the_dependencies_of_a_run_leaves_it_to_others(
     assert without.wait() == 0
     assert result_of(url, node) == "mailer-of-remind"
     assert noted(tmp_path, "reminded") == ["mailer-of-remind"]
+
+
+@pytest.fixture
+def other_url() -> Iterator[str]:
+    """The URL of another store in which there is nothing."""
+    with empty_journal() as url:
+        yield url
+
+
+@pytest.fixture
+def serving_both(url: str, other_url: str, start_worker: StartWorker) -> WorkerProcess:
+    """A worker that serves two stores."""
+    worker = start_worker("--store", url, "--store", other_url, "--health", "0")
+    wait(lambda: worker.said.count(" is ready ") == 2)
+    return worker
+
+
+def metrics_of(worker: WorkerProcess) -> str:
+    return urllib.request.urlopen(f"{worker.health}/metrics", timeout=10).read().decode()
+
+
+def running(store: str) -> dict[int, int]:
+    """Return how many trees each worker has said that it runs, by process."""
+    rows = treefold("workers", "--json", "--store", store).json
+    return {row["process"]: row["running"] for row in rows}
+
+
+def test_a_worker_serves_several_stores_and_gives_up_the_runs_of_all(
+    url: str, other_url: str, serving_both: WorkerProcess, start_worker: StartWorker, tmp_path: Path
+):
+    names = {url: "one", other_url: "two"}
+    runs = {
+        store: submit(store, "survey", "--folder", tmp_path, "--names", json.dumps([name]))
+        for store, name in names.items()
+    }
+    wait(lambda: sorted(noted(tmp_path, "begun")) == ["one", "two"])
+    assert metrics_of(serving_both).count("treefold_running{store=") == 2
+    for store in names:
+        wait(lambda store=store: running(store) == {serving_both.pid: 1})
+
+    serving_both.send(signal.SIGTERM)
+
+    assert serving_both.wait() == 0
+    for store, name in names.items():
+        (tmp_path / name).touch()
+        start_worker("--store", store, name=f"second {name}")
+        assert result_of(store, runs[store]) == [f"said {name}", name]
+
+
+def test_what_asks_a_worker_to_stop_in_one_store_stops_it_in_all(
+    url: str, other_url: str, serving_both: WorkerProcess
+):
+    assert treefold("workers", "drain", "first", "--store", other_url).code == 0
+
+    assert serving_both.wait() == 0
+    assert treefold("workers", "--json", "--store", url).json == []
+
+
+def test_a_worker_that_was_forgotten_in_one_store_gives_up_the_runs_of_the_others(
+    url: str, other_url: str, serving_both: WorkerProcess, tmp_path: Path
+):
+    node = submit(url, "survey", "--folder", tmp_path, "--names", '["one"]')
+    wait(lambda: noted(tmp_path, "begun") == ["one"])
+    with psycopg.connect(shared_url(), autocommit=True) as connection:
+        schema = sql.Identifier(other_url.rpartition("schema=")[2])
+        connection.execute(sql.SQL("DELETE FROM {}.workers").format(schema))
+
+    assert serving_both.wait() == 1
+
+    assert "so start it again" in serving_both.said
+    with attach(url) as observer:
+        [row] = observer.trees()
+        assert (row.id, row.open, row.driven) == (node, True, False)
+
+
+def test_a_worker_whose_second_database_is_away_goes_on_with_the_first(
+    url: str, start_worker: StartWorker, tmp_path: Path
+):
+    with PostgresServer() as server:
+        worker = start_worker("--store", url, "--store", server.url(), "--health", "0")
+        wait(lambda: worker.said.count(" is ready ") == 2)
+        server.stop()
+
+        def refusal() -> str:
+            try:
+                with urllib.request.urlopen(f"{worker.health}/ready", timeout=10):
+                    return ""
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.read().decode()
+
+        wait(lambda: f":{server.port}/postgres has not answered for" in refusal())
+        (tmp_path / "one").touch()
+        node = submit(url, "look", "--folder", tmp_path, "--name", "one")
+        assert result_of(url, node) == "one"
+        up = [line for line in metrics_of(worker).splitlines() if "treefold_up{" in line]
+        assert sorted(line.rpartition(" ")[2] for line in up) == ["0", "1"]
+        worker.kill()
+
+
+def test_an_engine_of_a_program_serves_one_store_only(url: str, other_url: str, tmp_path: Path):
+    (tmp_path / "app.py").write_text(
+        "from treefold.engines import InProcess\n"
+        "from treefold import tool\n"
+        "engine = InProcess()\n"
+        "@tool\nasync def nothing() -> str: return ''\n"
+    )
+    options = ("--engine", "app.py:engine", "--store", url, "--store", other_url)
+    treefold("worker", "app.py", *options, cwd=tmp_path).refused(
+        "--engine app.py:engine is one engine, which serves one store"
+    )
 
 
 PROGRAM = """

@@ -2,7 +2,9 @@
 
 import os
 import platform
+import re
 import signal
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,34 @@ def test_an_autoscaler_can_ask_the_database_how_much_waits(
     for name in ("one", "two", "three"):
         (tmp_path / name).touch()
     wait(lambda: depth() == [("night", 1, 0)])
+
+
+def test_what_waits_for_a_worker_or_is_in_doubt_is_said(
+    url: str, start_worker: StartWorker, tmp_path: Path
+):
+    def waiting() -> list[str]:
+        lines = treefold("workers", "--store", url).out.splitlines()
+        return [re.sub(r"for [\d.]+ ?m?s", "for N", line) for line in lines if " wait" in line]
+
+    submit(url, "mail", "--folder", tmp_path, "--name", "one")
+    submit(url, "look", "--folder", tmp_path, "--name", "two", "--queue", "night")
+    assert waiting() == ["2 runs wait for a worker, the first for N"]
+    first = start_worker("--drain", "0.2", "--health", "0")
+    wait(lambda: noted(tmp_path, "begun") == ["one"])
+    assert waiting() == ["1 run waits for a worker, the first for N"]
+    # It is given up in the middle of a call that must not be repeated.
+    first.send(signal.SIGTERM)
+    assert first.wait() == 0
+
+    second = start_worker("--health", "0", name="second")
+
+    wait(lambda: waiting()[1:] == ["1 call waits in doubt for a person: treefold questions"])
+    with urllib.request.urlopen(f"{second.health}/metrics", timeout=10) as page:
+        assert "\ntreefold_doubts 1\n" in page.read().decode()
+    (question,) = treefold("questions", "--json", "--store", url).json
+    (tmp_path / "one-2").touch()
+    assert treefold("answer", question["id"], "use: done", "--store", url).code == 0
+    wait(lambda: waiting() == ["1 run waits for a worker, the first for N"])
 
 
 def test_no_worker_is_said_in_words(url: str, start_worker: StartWorker):

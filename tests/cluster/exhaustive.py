@@ -2,12 +2,14 @@
 
     python -m cluster.exhaustive [PART...]
 
-Kills: a worker is killed before and after every commit of a run, and another finishes it, with and
-without remote calls, on every engine. Guards: the same for runs that are guarded, for each way to
-place and run them; on engines other than the first at some commits. The rest are the tests of this
-folder, with all cases instead of some of each kind. It prints what it does, and ends with 1 if a
-rule was broken. COMMITS bounds the kills, ENGINES="temporal hostile" names the engines, and
-TREEFOLD_CLUSTER_TREES is how many trees the limits are tried with.
+Faults: random trees under random faults, and people who say random things at random moments, on
+procrastinate and on Temporal. Kills: a worker is killed before and after every commit of a run, and
+another finishes it, with and without remote calls, on every engine. Guards: the same for runs that
+are guarded, for each way to place and run them; on engines other than the first at some commits.
+The rest are the tests of this folder, with all cases instead of some of each kind. It prints what
+it does, and ends with 1 if a rule was broken. COMMITS bounds the kills, ENGINES="temporal hostile"
+names the engines, and TREEFOLD_CLUSTER_TREES is how many trees the limits are tried with.
+FAULTY_TREES is how many trees have random faults, and SEED draws them.
 """
 
 import itertools
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 import warm_python
+from cluster import random_faults
 from cluster.test_takeover import killed_and_finished
 from cluster.trial import TESTS
 from crash.nursery import Nurseries
@@ -35,6 +38,8 @@ from work_engines import KINDS, engine_name
 
 COMMITS: Final = int(os.environ.get("COMMITS", "200"))  # of a run, at most
 ENGINES: Final = os.environ.get("ENGINES", f"none {' '.join(KINDS)}").split()
+FAULTY_TREES: Final = os.environ.get("FAULTY_TREES", "2000")
+SEED: Final = os.environ.get("SEED", "1")
 _STORE: Final = "../stores/postgres"
 SUITES: Final[Mapping[str, Sequence[str]]] = {
     "stops": ["test_takeover.py", "test_deliveries.py"],
@@ -50,7 +55,11 @@ SUITES: Final[Mapping[str, Sequence[str]]] = {
     "time": ["test_durable_time.py"],
     "drain": ["../cli/test_worker.py", "test_roles.py", f"{_STORE}/test_roles.py"],
     "runtime": ["test_shared_runtime.py", "test_imported.py", "test_trees_started_at_once.py"],
-    "random": ["test_random_deliveries.py", f"{_STORE}/test_random_drives.py"],
+    "random": [
+        "test_random_faults.py",
+        "test_random_deliveries.py",
+        f"{_STORE}/test_random_drives.py",
+    ],
 }
 _LONGEST: Final = 3600.0  # seconds for one suite
 _NURSERIES: Final = 2
@@ -115,6 +124,14 @@ def keep_guards() -> int:
         servers.close()
 
 
+def keep_promises() -> int:
+    """Run random trees under random faults; count engines on which a promise was broken."""
+    # Its workers are processes of their own, which cannot share an engine in this one.
+    known = [engine for engine in ENGINES if engine in {"procrastinate", "temporal"}]
+    options = ("--trees", FAULTY_TREES, "--seed", SEED)
+    return sum(random_faults.main(["--engine", engine, *options]) for engine in known)
+
+
 def _kill(engine: str, die: str, *, remote: bool) -> bool:
     url = with_query(shared_url(), schema=new_name())
     with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +158,11 @@ def run_suite(files: Sequence[str]) -> int:
 
 def main(wanted: Sequence[str]) -> int:
     """Do what is wanted, or everything."""
-    kills = {"kills": kill_at_every_commit, "guards": keep_guards}
+    kills = {
+        "faults": keep_promises,
+        "kills": kill_at_every_commit,
+        "guards": keep_guards,
+    }
     known = (*kills, *SUITES)
     if unknown := set(wanted) - set(known):
         say(f"{', '.join(sorted(unknown))}: not one of {', '.join(known)}")

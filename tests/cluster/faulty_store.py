@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treefold.core.errors import FencedError
-from treefold.core.shared_store import Batch
+from treefold.core.store import Batch
 from treefold.stores.postgres import PostgresStore
 
 Write = Callable[[], list[int | FencedError]]
@@ -20,9 +20,9 @@ class FaultyStore(PostgresStore):
         super().__init__(url, **options)
         self._fault = fault
 
-    def append_batches(self, batches: Sequence[Batch]) -> list[int | FencedError]:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         with _one_at_a_time:
-            return self._fault(lambda: super(FaultyStore, self).append_batches(batches))
+            return self._fault(lambda: super(FaultyStore, self).append(batches))
 
 
 def assert_whole(url: str, tree: int) -> None:

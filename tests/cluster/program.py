@@ -26,7 +26,7 @@ from crash.tree import Stage
 from tcp_proxy import Cut, TcpProxy
 from treefold import Runtime
 from treefold.core.errors import FencedError
-from treefold.core.shared_store import Batch
+from treefold.core.store import Batch
 from treefold.engines import Take, Taken, WorkEngine
 from treefold.stores.postgres.store import PostgresStore
 from work_engines import make_engine
@@ -46,7 +46,7 @@ class FatalStore(PostgresStore):
         self._commits = 0
         self._one_at_a_time = threading.Lock()
 
-    def append_batches(self, batches: Sequence[Batch]) -> list[int | FencedError]:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         with self._one_at_a_time:
             self._commits += 1
             is_fatal = self._commits == self._number
@@ -54,7 +54,7 @@ class FatalStore(PostgresStore):
                 die()
             if is_fatal and self._proxy is not None:
                 self._proxy.arm(Cut.FREEZE)
-            results = super().append_batches(batches)
+            results = super().append(batches)
             if is_fatal and self._moment == "after":
                 die()
             return results

@@ -15,10 +15,11 @@ from cluster.leases import connect
 from cluster.simulated_drive import Drive, Hold
 from cluster.simulated_worker import SimulatedWorker
 from postgres_server import new_schema
+from treefold.core.cluster import Ownership
 from treefold.core.errors import FencedError
 from treefold.core.fact import replace
-from treefold.core.shared_store import Batch, Ownership, Ticket
-from treefold.core.store import Entry
+from treefold.core.store import Batch, Entry
+from treefold.core.work_engine import Ticket
 from treefold.engines import Depth, Taken
 from treefold.testing.store_suite import at_once, called, ended, noted
 
@@ -137,14 +138,14 @@ class Cluster:  # noqa: PLR0904 - one for each thing that may happen
     def _adopt(self, worker: SimulatedWorker, drive: Drive) -> Taken | Future[Taken]:
         if worker not in self._living:
             try:
-                found = worker.store.adopt(drive.node)
+                found = worker.store.cluster.drives.adopt(drive.node)
             except FencedError:
                 return Taken.Later
             raise AssertionError(f"a dead worker has adopted {found}")
         self._submitted.discard(drive.node)
         if drive.owner is worker:
             return Taken.Done  # it runs here
-        found = worker.store.adopt(drive.node)
+        found = worker.store.cluster.drives.adopt(drive.node)
         if not self._is_free(drive):
             assert found is None, f"{found} was adopted though {drive.owner} has it"
             return Taken.Done
@@ -167,9 +168,9 @@ class Cluster:  # noqa: PLR0904 - one for each thing that may happen
     def create(self, number: int) -> Drive:
         """Commit a tree that is owed, without submitting it."""
         store = self.worker(number).store
-        node, _ = store.reserve(1 + _CALLS, 1)
+        node, _ = store.cluster.drives.reserve(1 + _CALLS, 1)
         batch = Batch(ownership=None, entries=[called(node)], tickets=[Ticket(node=node)])
-        assert store.append_batches([batch]) == [1]
+        assert store.append([batch]) == [1]
         drive = self.drives[node] = Drive(node, node)
         self.story.append(f"tree {node} is created")
         return drive
@@ -198,7 +199,7 @@ class Cluster:  # noqa: PLR0904 - one for each thing that may happen
 
     def sweep(self, number: int) -> None:
         """Submit what is owed, unless the engine has to deliver it anyway."""
-        for ticket in self.worker(number).store.owed(99):
+        for ticket in self.worker(number).store.cluster.drives.owed(99):
             if ticket.node not in self._submitted:
                 self.submit(number, self.drives[ticket.node])
 
@@ -251,7 +252,7 @@ class Cluster:  # noqa: PLR0904 - one for each thing that may happen
         again: bool = False,
     ) -> bool:
         batch = self._batch(hold, entries, tickets)
-        outcomes = [hold.worker.store.append_batches([batch])[0] for _ in range(1 + again)]
+        outcomes = [hold.worker.store.append([batch])[0] for _ in range(1 + again)]
         assert len({type(outcome) for outcome in outcomes}) == 1
         return self._note_outcome(hold, batch, outcomes[0])
 
@@ -313,7 +314,7 @@ class Cluster:  # noqa: PLR0904 - one for each thing that may happen
             return [*_writing(call, batch)(), *_releasing(call, parked=False)()]
 
         def post() -> list[Any]:
-            return [store.post_to(hold.drive.node, message)] if message else []
+            return [store.post(message, node=hold.drive.node)] if message else []
 
         [released], [outcome, is_over], _ = at_once([_releasing(hold, parked=True), end, post])
         self.story.append(f"{hold} is parked while {call} ends, {message!r}: {released}")
@@ -329,7 +330,7 @@ class Cluster:  # noqa: PLR0904 - one for each thing that may happen
     # Messages
 
     def post(self, number: int, drive: Drive, body: str) -> None:
-        assert self.worker(number).store.post_to(drive.node, body)
+        assert self.worker(number).store.post(body, node=drive.node)
         self.story.append(f"{body} is posted")
         drive.messages.append(body)
         drive.wanted = True
@@ -340,7 +341,7 @@ class Cluster:  # noqa: PLR0904 - one for each thing that may happen
         If that is *interrupted*, it is not done: whoever handles it next finds its effect.
         """
         store, drive = hold.worker.store, hold.drive
-        messages = store.inbox_of([drive.node]).get(drive.node, [])
+        messages = store.inbox(drives=[drive.node], owned=True)
         assert [message.body for message in messages] == drive.messages
         if not messages:
             return
@@ -358,9 +359,11 @@ class Cluster:  # noqa: PLR0904 - one for each thing that may happen
         """Have a worker say that it has handled the messages of a drive that another one owns."""
         store, drive = hold.worker.store, hold.drive
         if drive.owner not in {None, hold.worker}:
-            for message in (messages := store.inbox_of([drive.node]).get(drive.node, [])):
+            assert store.inbox(drives=[drive.node], owned=True) == []
+            messages = [one for one in store.inbox() if one.body in drive.messages]
+            for message in messages:
                 store.done(message.id)
-            assert store.inbox_of([drive.node]).get(drive.node, []) == messages
+            assert [one for one in store.inbox() if one.body in drive.messages] == messages
 
     # What must hold
 
@@ -373,7 +376,7 @@ class Cluster:  # noqa: PLR0904 - one for each thing that may happen
         if self.faults:
             raise self.faults[0]
         store = self._living[0].store
-        owed = {ticket.node for ticket in store.owed(99)}
+        owed = {ticket.node for ticket in store.cluster.drives.owed(99)}
         assert owed == {one.node for one in drives if one.wanted and self._is_free(one)}
         for tree in {drive.tree for drive in drives}:
             seqs = [entry.seq for entry in store.entries(tree)]
@@ -440,9 +443,10 @@ def _is_end(entry: Entry) -> bool:
 
 
 def _writing(hold: Hold, batch: Batch) -> Callable[[], list[Any]]:
-    return lambda: list(hold.worker.store.append_batches([batch]))
+    return lambda: list(hold.worker.store.append([batch]))
 
 
 def _releasing(hold: Hold, *, parked: bool) -> Callable[[], list[Any]]:
     awaited = [call.node for call in hold.awaited]
-    return lambda: [hold.worker.store.release(hold.owned, parked=parked, awaited=awaited)]
+    drives = hold.worker.store.cluster.drives
+    return lambda: [drives.release(hold.owned, parked=parked, awaited=awaited)]

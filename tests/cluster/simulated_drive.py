@@ -4,7 +4,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from cluster.simulated_worker import SimulatedWorker
-from treefold.core.shared_store import Ownership
+from treefold.core.cluster import Ownership
 from treefold.engines import Taken
 
 

@@ -41,7 +41,8 @@ class SimulatedWorker:
         adopt: Callable[["SimulatedWorker", int], Taken | Future[Taken]],
     ) -> None:
         self.store = PostgresStore(url)
-        self.id = self.store.join(info(), lease=LEASE)
+        self.store.join(info(), lease=LEASE)
+        self.id = self.store.cluster.members.worker
         self._adopt = adopt
         self._engine = make_engine(engine, url)
         self._stop = asyncio.Event()

@@ -24,10 +24,10 @@ class Answering(PostgresStore):
 
     proxy: TcpProxy | None = None
 
-    def post(self, body: str, *, question: str | None = None) -> bool:
+    def post(self, body: str, *, node: int | None = None, question: str | None = None) -> bool:
         if self.proxy is not None:
             self.proxy.arm(Cut.HELD)
-        return super().post(body, question=question)
+        return super().post(body, node=node, question=question)
 
 
 def test_whoever_answers_is_not_told_that_another_did_if_only_the_reply_was_lost(workers: Workers):

@@ -13,10 +13,12 @@ from cluster.quick import QUICK
 from cluster.test_shared_runtime import PATIENCE, eventually
 from shared_stores import LEASE, info
 from treefold import CodeFunction, RunContext, Runtime, StoreError, attach
+from treefold.engines import InProcess, Ticket
 from treefold.stores import Load, Orders
 from treefold.stores.postgres import PostgresStore
 from work_engines import EXHAUSTIVE, KINDS, make_engine
-from wrapped_engine import Repeating
+from wrapped_engine import Repeating, WrappedEngine
+from wrapped_part import WrappedPart
 
 TREES = 30 if EXHAUSTIVE else 12
 BLOCKED = 20.0 if EXHAUSTIVE else 1.5 * QUICK.lease  # seconds
@@ -60,6 +62,31 @@ def test_each_tree_is_run_once_though_all_are_delivered_several_times(url: str, 
     assert deliveries > TREES
 
 
+class Stumbling(WrappedEngine):
+    """Fails at first in a way that no engine should."""
+
+    has_failed = False
+
+    async def submit(self, ticket: Ticket) -> None:
+        if not self.has_failed:
+            self.has_failed = True
+            raise KeyError(ticket.node)
+        await super().submit(ticket)
+
+
+def test_what_is_owed_is_submitted_though_the_engine_has_failed_before(workers: Workers):
+    async def work(ctx: RunContext) -> str:
+        return "done"
+
+    function = CodeFunction(callable=work)
+    idle = workers.add(Runtime([function], store=workers.url, worker=QUICK, engine=InProcess()))
+    node = idle.invoke(function)
+    engine = Stumbling(InProcess())
+    workers.serve(Runtime([function], store=workers.url, worker=QUICK, engine=engine))
+    assert node.result(PATIENCE) == "done"
+    assert engine.has_failed
+
+
 def test_a_blocked_event_loop_loses_no_tree(any_workers: Workers):
     begun = threading.Event()
 
@@ -87,12 +114,20 @@ class Silent(PostgresStore):
         super().__init__(url)
         self.is_silent = threading.Event()
         self.beats = 0
+        members: Any = SilentMembers(self)
+        self.cluster = replace(self.cluster, members=members)
+
+
+class SilentMembers(WrappedPart):
+    def __init__(self, store: Silent) -> None:
+        super().__init__(store.cluster.members)
+        self._store = store
 
     def beat(self, load: Load) -> Orders:
-        if self.is_silent.is_set():
-            raise StoreError(self.name, "it is silent")
-        orders = super().beat(load)
-        self.beats += 1
+        if self._store.is_silent.is_set():
+            raise StoreError(self._store.name, "it is silent")
+        orders = self.inner.beat(load)
+        self._store.beats += 1
         return orders
 
 
@@ -124,7 +159,7 @@ def test_a_call_that_was_about_to_begin_learns_first_that_its_tree_is_lost(worke
     with PostgresStore(workers.url) as other, connect(workers.url) as connection:
         connection.execute("UPDATE workers SET lease = interval '0'")
         other.join(info("other"), lease=LEASE)
-        assert other.adopt(node.id) is not None
+        assert other.cluster.drives.adopt(node.id) is not None
         store.beats = 0
         store.is_silent.clear()
         eventually(lambda: store.beats > 1, "a heartbeat that was answered")

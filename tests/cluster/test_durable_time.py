@@ -1,14 +1,22 @@
 """Trees that sleep, and questions that expire, on the workers of a shared store."""
 
+import threading
 import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from cluster.conftest import Workers
 from cluster.test_shared_runtime import eventually
+from notes_in_files import note, noted
 from treefold import CodeFunction, Notification, RunContext, attach
+from treefold.stores import Ownership
 from treefold.stores.postgres import PostgresStore
+from wrapped_part import WrappedPart
 
 LONG = 3600.0
 SHORT = 2.0  # seconds in which a worker gives up what only waits
+BRIEF = 0.5  # seconds in which it begins to
 
 
 async def doze(ctx: RunContext, seconds: float) -> str:
@@ -20,11 +28,25 @@ async def hurry(ctx: RunContext, seconds: float) -> int:
     return await ctx.ask(int, "How many?", default=7, expires=seconds, to="anna")
 
 
+async def charge(ctx: RunContext, folder: str) -> str:
+    note(folder, "charged", str(ctx.node.id))
+    return "charged"
+
+
+CHARGE = CodeFunction(callable=charge)
+
+
+async def doze_and_charge(ctx: RunContext, folder: str) -> str:
+    await ctx.sleep(BRIEF)
+    return await ctx.invoke(CHARGE, {"folder": folder})
+
+
+DOZE_AND_CHARGE = CodeFunction(callable=doze_and_charge, uses=[CHARGE])
 DOZE = CodeFunction(callable=doze, repeatable=True)
 HURRY = CodeFunction(callable=hurry, repeatable=True)
 
 
-def _given_up(url: str, tree: int) -> None:
+def given_up(url: str, tree: int) -> None:
     """Wait until no worker runs *tree*, which waits."""
     with PostgresStore(url) as store:
 
@@ -40,7 +62,7 @@ def test_a_sleeping_tree_is_given_up_and_woken_by_any_worker(placed: Workers):
     first = placed(DOZE, HURRY)
     node = submitter.invoke(DOZE, {"seconds": SHORT})
     submitter.flush()
-    _given_up(placed.url, node.id)
+    given_up(placed.url, node.id)
     placed.close(first)
     with attach(placed.url) as observer:
         [row] = observer.trees()
@@ -52,13 +74,46 @@ def test_a_sleeping_tree_is_given_up_and_woken_by_any_worker(placed: Workers):
         assert time.time() >= wakes
 
 
+class SlowReleases(PostgresStore):
+    """Releases the first tree that sleeps when it has just been awake for a while."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.has_waited = threading.Event()
+        drives: Any = SlowDrives(self)
+        self.cluster = replace(self.cluster, drives=drives)
+
+
+class SlowDrives(WrappedPart):
+    def __init__(self, store: SlowReleases) -> None:
+        super().__init__(store.cluster.drives)
+        self._has_waited = store.has_waited
+
+    def release(self, ownership: Ownership, **how: Any) -> bool:
+        if how.get("wake_in") is not None and not self._has_waited.is_set():
+            time.sleep(how["wake_in"] + BRIEF)
+            self._has_waited.set()
+        return self.inner.release(ownership, **how)
+
+
+def test_a_tree_that_wakes_while_it_is_given_up_does_nothing_before_it_is_taken_again(
+    placed: Workers, tmp_path: Path
+):
+    store = SlowReleases(placed.url)
+    placed(DOZE_AND_CHARGE, store=store)
+    node = placed.submitter(DOZE_AND_CHARGE).invoke(DOZE_AND_CHARGE, {"folder": str(tmp_path)})
+    assert node.result(60) == "charged"
+    assert store.has_waited.is_set()
+    assert len(noted(tmp_path, "charged")) == 1
+
+
 def test_a_question_expires_on_any_worker(placed: Workers):
     submitter = placed.submitter(DOZE, HURRY)
     told: list[Notification] = []
     first = placed(DOZE, HURRY, notify=told.append)
     node = submitter.invoke(HURRY, {"seconds": SHORT})
     submitter.flush()
-    _given_up(placed.url, node.id)
+    given_up(placed.url, node.id)
     placed.close(first)
     placed(DOZE, HURRY, notify=told.append)
     with attach(placed.url) as observer:

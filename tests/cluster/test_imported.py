@@ -10,7 +10,7 @@ from treefold import CodeFunction, MemoryStore, NodeState, RunContext, attach
 from treefold.core.fact import replace
 from treefold.stores import export_tree, import_tree
 from treefold.stores.postgres import PostgresStore
-from treefold.testing.store_suite import called
+from treefold.testing.store_suite import called, write
 
 
 class Deploy:
@@ -28,8 +28,8 @@ class Deploy:
 def imported(url: str, file: Path) -> int:
     """Import a run of ``f`` that has not begun."""
     there = MemoryStore()
-    there.acquire()
-    there.append([replace(called(1, key="=nightly"), body='{"sequence":1,"inputs":{}}')])
+    there.join()
+    write(there, [replace(called(1, key="=nightly"), body='{"sequence":1,"inputs":{}}')])
     export_tree(there, 1, file)
     with PostgresStore(url) as store:
         return import_tree(store, file)

@@ -3,9 +3,12 @@
 import asyncio
 import os
 import random
+import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from cluster.conftest import Workers, on
 from cluster.gauge import Gauge, GaugedModel
 from cluster.leases import connect, end_lease
 from cluster.limited_agents import HELPER, LEAD, reply
+from cluster.quick import QUICK
 from cluster.test_shared_runtime import PATIENCE, eventually
 from postgres_server import PostgresServer, new_name, with_query
 from treefold import (
@@ -35,12 +39,21 @@ from treefold import (
     ToolUse,
     attach,
 )
-from treefold.errors import InvalidValueError, StoreError
+from treefold.errors import InvalidValueError
 from treefold.events import LeaseAwaited, RateAwaited
-from treefold.stores import Estimate, Ownership, SqliteStore, StoredAccount
+from treefold.stores import (
+    Estimate,
+    Load,
+    Orders,
+    Ownership,
+    SqliteStore,
+    StoredAccount,
+    WorkerInfo,
+)
 from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel
 from work_engines import EXHAUSTIVE
+from wrapped_part import WrappedPart
 
 TREES = int(os.environ.get("TREEFOLD_CLUSTER_TREES", "1000" if EXHAUSTIVE else "24"))
 LIMIT = 7
@@ -142,7 +155,7 @@ def _events(runtime: Runtime, node: int) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[PostgresServer]:
-    """A server that no other test uses: its sessions are ended."""
+    """A server that no other file uses: its sessions are ended, and it is restarted."""
     with PostgresServer() as server:
         yield server
 
@@ -152,42 +165,100 @@ def own_url(own_server: PostgresServer) -> str:
     return with_query(own_server.url(), schema=new_name())
 
 
-def test_slots_of_a_session_that_was_ended_are_free(own_url: str):
-    with PostgresStore(own_url) as one, PostgresStore(own_url) as other:
-        held = one.take_slots({"*": 1})
-        assert held is not None
-        assert other.take_slots({"*": 1}) is None
-        assert one.take_slots({"*": 1}) is None
-        _end_holders(own_url)
-        taken = other.take_slots({"*": 1})
-        assert taken is not None
-        # What was lost with the session must not free the slot of another.
-        held.give_back()
-        assert one.take_slots({"*": 1}) is None
-        taken.give_back()
-        assert one.take_slots({"*": 1}) is not None
+@pytest.mark.parametrize("fault", ["cuts", "restart", "crash"])
+def test_a_request_keeps_its_slot_when_connections_are_lost(
+    own_server: PostgresServer, own_url: str, gauges: Any, fault: str
+):
+    gauge, function, workers = gauges(seconds=1.0), answerer(), Workers(own_url)
+    model, limits = GaugedModel(lambda _: "Yes.", gauge.port), Limits(cluster_requests=2)
+    try:
+        one, other = (workers(function, models=model, limits=limits) for _ in range(2))
+        nodes = [one.invoke(function) for _ in range(2)]
+        eventually(lambda: gauge.under_way == 2)
+        nodes += [other.invoke(function) for _ in range(2)]
+        if fault == "cuts":
+            for _ in range(3):
+                _cut_connections(own_url)
+                time.sleep(0.1)
+        elif fault == "restart":
+            own_server.restart()
+        else:
+            own_server.kill()
+            own_server.start()
+        assert {node.result(PATIENCE) for node in nodes} == {"Yes."}
+    finally:
+        workers.close()
+    assert gauge.most == 2
 
 
-def test_a_slot_that_was_lost_is_taken_again_if_nobody_has_it(own_url: str):
-    with PostgresStore(own_url) as one, PostgresStore(own_url) as other:
-        held = one.take_slots({"*": 2})
-        assert held is not None
-        _end_holders(own_url)
-        with pytest.raises(StoreError, match="terminat"):
-            one.take_slots({"*": 2})
-        assert one.take_slots({"*": 2}) is not None
-        assert other.take_slots({"*": 2}) is None
-        held.give_back()
-        assert other.take_slots({"*": 2}) is not None
-
-
-def _end_holders(url: str) -> None:
-    """End the sessions that have slots."""
+def _cut_connections(url: str) -> None:
+    """End all sessions of the server but one."""
     with connect(url) as connection:
-        ended = connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory'"
-        ).fetchall()
-    assert ended == [(True,)]
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+
+
+class StoppedStore(PostgresStore):
+    """Behaves as if its process was stopped when it had just taken slots, until it is woken."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.stopped, self.woken = threading.Event(), threading.Event()
+        members: Any = StoppedMembers(self)
+        limits: Any = StoppedLimits(self)
+        self.cluster = replace(self.cluster, members=members, limits=limits)
+
+
+class StoppedLimits(WrappedPart):
+    def __init__(self, store: StoppedStore) -> None:
+        super().__init__(store.cluster.limits)
+        self._store = store
+
+    def set_slots(
+        self, slots: Mapping[str, int], *, limits: Mapping[str, int] | None = None
+    ) -> bool:
+        is_set = self.inner.set_slots(slots, limits=limits)
+        if is_set and limits:
+            self._store.stopped.set()
+            assert self._store.woken.wait(2 * PATIENCE)
+        return is_set
+
+
+class StoppedMembers(WrappedPart):
+    def __init__(self, store: StoppedStore) -> None:
+        super().__init__(store.cluster.members)
+        self._store = store
+
+    def beat(self, load: Load) -> Orders:
+        if self._store.stopped.is_set():
+            assert self._store.woken.wait(2 * PATIENCE)
+        return self.inner.beat(load)
+
+
+@pytest.mark.parametrize("budget", [None, Budget(calls=1, name="june")])
+def test_a_request_is_not_sent_with_slots_that_others_have_by_now(
+    workers: Workers, gauges: Any, budget: Budget | None
+):
+    gauge, function = gauges(seconds=1.0), answerer()
+    model, limits = GaugedModel(lambda _: "Yes.", gauge.port), Limits(cluster_requests=1)
+    # They do not take each other's trees over.
+    own, others = (replace(QUICK, queues=[name]) for name in ("own", "others"))
+    with StoppedStore(workers.url) as store:
+        one = workers(function, models=model, limits=limits, store=store, budget=budget, worker=own)
+        other = workers(function, models=model, limits=limits, worker=others)
+        first = one.invoke(function)
+        eventually(store.stopped.is_set)
+        second = other.invoke(function)
+        eventually(lambda: gauge.under_way == 1, "the request of the other")
+        store.woken.set()
+        assert (first.result(PATIENCE), second.result(PATIENCE)) == ("Yes.", "Yes.")
+        workers.close(one)
+    assert gauge.most == 1
+    if budget is not None:
+        with connect(workers.url) as rows:
+            assert rows.execute("SELECT calls FROM accounts").fetchall() == [(1,)]
 
 
 def test_limits_that_are_none_are_refused():
@@ -243,13 +314,13 @@ def test_a_request_that_waits_for_a_rate_says_so(workers: Workers):
 def test_tokens_are_charged_with_what_a_request_took(url: str):
     rates = {"*": Rate(tpm=6000)}
     with PostgresStore(url) as one, PostgresStore(url) as other:
-        assert one.take_rates(rates, 100) == 0
-        one.charge_rates(rates, 1100)  # 600 were there
-        assert other.take_rates(rates, 100) == pytest.approx(7, abs=0.5)
-        other.charge_rates(rates, -1100)
-        assert other.take_rates(rates, 400) == 0
+        assert one.cluster.limits.take_rates(rates, 100) == 0
+        one.cluster.limits.charge_rates(rates, 1100)  # 600 were there
+        assert other.cluster.limits.take_rates(rates, 100) == pytest.approx(7, abs=0.5)
+        other.cluster.limits.charge_rates(rates, -1100)
+        assert other.cluster.limits.take_rates(rates, 400) == 0
         # More than fits into the bucket needs a full one.
-        assert one.take_rates(rates, 5000) == pytest.approx(5, abs=0.5)
+        assert one.cluster.limits.take_rates(rates, 5000) == pytest.approx(5, abs=0.5)
 
 
 # Budgets
@@ -281,6 +352,13 @@ def test_a_budget_counts_what_other_workers_spend(any_workers: Workers, gauges: 
     node = runtimes[0].invoke(lead, budget=budget if where == "call" else None)
     assert node.result(PATIENCE) == 5
     assert gauge.begun == 5
+
+
+@pytest.mark.parametrize("budget", [Budget(calls=2**64), Budget(tokens=2**64)])
+def test_a_budget_may_be_larger_than_any_number_of_the_store(workers: Workers, budget: Budget):
+    agent = answerer()
+    runtime = workers(agent, models=ScriptedModel("ok"), budget=budget)
+    assert runtime.invoke(agent).result(PATIENCE) == "ok"
 
 
 @pytest.mark.parametrize("budget", [Budget(tokens=1000), Budget(usd=10)])
@@ -437,8 +515,9 @@ class Accounts:
         self.connection = connection
         self.owner = Ownership(1, tree=1, epoch=1)
         connection.execute(
-            "INSERT INTO workers (name, host, process, functions, queues, lease, seen)"
-            " VALUES ('w', 'h', 1, '[]', '[]', '1 minute', clock_timestamp())"
+            "INSERT INTO workers (name, host, process, functions, queues, lease, seen, server)"
+            " VALUES ('w', 'h', 1, '[]', '[]', '1 minute', clock_timestamp(),"
+            " pg_postmaster_start_time())"
         )
         connection.execute(
             "INSERT INTO drives (node, tree, epoch, owner, queue, priority)"
@@ -448,7 +527,8 @@ class Accounts:
     def ask(self, account: StoredAccount, **amounts: Any) -> Any:
         """Return the id of the reservation, or why there is none."""
         id, estimate = uuid4(), Estimate(**amounts)
-        refused = self.store.set_aside([account], id=id, estimate=estimate, ownership=self.owner)
+        limits = self.store.cluster.limits
+        refused = limits.set_aside([account], id=id, estimate=estimate, ownership=self.owner)
         return refused or id
 
     def read(self, query: str) -> Any:
@@ -465,10 +545,10 @@ def test_budgets_in_tokens_and_money_are_kept_by_the_store(url: str, accounts: A
     waits = ask(account, tokens=1, least_tokens=1)
     assert (waits.name, waits.tokens, waits.usd) == ("1:0", 1000, Decimal("0.2"))
     assert waits.must_wait
-    store.charge(first, calls=1, tokens=200, usd=Decimal("0.1"))
-    store.charge(first, calls=1, tokens=200, usd=Decimal("0.1"))
+    store.cluster.limits.charge(first, calls=1, tokens=200, usd=Decimal("0.1"))
+    store.cluster.limits.charge(first, calls=1, tokens=200, usd=Decimal("0.1"))
     with PostgresStore(url) as other:
-        other.charge(second, calls=0, tokens=0, usd=Decimal(0))
+        other.cluster.limits.charge(second, calls=0, tokens=0, usd=Decimal(0))
     assert not hasattr(ask(account, tokens=700, usd=Decimal("0.2")), "name")
     assert ask(account, tokens=0, usd=Decimal("0.01"), least_usd=Decimal("0.01")).must_wait
     refused = ask(account, tokens=900, least_tokens=701, least_usd=Decimal("0.1"))
@@ -479,7 +559,7 @@ def test_a_request_alone_needs_only_its_least(accounts: Accounts):
     account = StoredAccount(name="1:0", tree=1, most_tokens=100)
     first = accounts.ask(account, tokens=9000, least_tokens=60)
     assert accounts.ask(account, tokens=9000, least_tokens=60).must_wait
-    accounts.store.charge(first, calls=1, tokens=50, usd=Decimal(0))
+    accounts.store.cluster.limits.charge(first, calls=1, tokens=50, usd=Decimal(0))
     assert not accounts.ask(account, tokens=9000, least_tokens=60).must_wait
     assert not hasattr(accounts.ask(account, tokens=9000, least_tokens=50), "name")
 
@@ -490,7 +570,7 @@ def test_one_request_at_a_time_is_excused(accounts: Accounts):
     excused = accounts.ask(account, tokens=9000, least_tokens=10)
     assert accounts.ask(account, tokens=9000, least_tokens=10).must_wait
     assert not hasattr(accounts.ask(account, tokens=30, least_tokens=10), "name")
-    accounts.store.charge(excused, calls=1, tokens=9000, usd=Decimal(0))
+    accounts.store.cluster.limits.charge(excused, calls=1, tokens=9000, usd=Decimal(0))
     assert not accounts.ask(account, tokens=1, least_tokens=1).must_wait
 
 
@@ -504,8 +584,8 @@ def test_a_request_of_a_dead_worker_is_charged_with_what_was_reserved_until_it_i
     assert accounts.read("SELECT calls, tokens FROM accounts") == (2, 510)
     # It was not dead after all, and they are not charged twice.
     for _ in range(2):
-        accounts.store.charge(lost, calls=1, tokens=50, usd=Decimal(0))
-        accounts.store.charge(excused, calls=0, tokens=0, usd=Decimal(0))
+        accounts.store.cluster.limits.charge(lost, calls=1, tokens=50, usd=Decimal(0))
+        accounts.store.cluster.limits.charge(excused, calls=0, tokens=0, usd=Decimal(0))
     assert accounts.read("SELECT calls, tokens FROM accounts") == (1, 50)
     assert not hasattr(accounts.ask(account, tokens=10), "name")
     assert accounts.ask(account, tokens=10).calls == 3
@@ -516,7 +596,7 @@ def test_a_request_counts_until_it_is_charged_also_if_its_drive_was_given_up(acc
     excused = accounts.ask(account, tokens=900, least_tokens=10)
     accounts.read("UPDATE drives SET owner = NULL, epoch = 2 RETURNING 1")
     assert accounts.ask(account, tokens=900, least_tokens=10).must_wait
-    accounts.store.charge(excused, calls=1, tokens=91, usd=Decimal(0))
+    accounts.store.cluster.limits.charge(excused, calls=1, tokens=91, usd=Decimal(0))
     assert not accounts.ask(account, tokens=900, least_tokens=10).must_wait
 
 
@@ -590,7 +670,9 @@ def test_long_answers_of_two_processes_exceed_a_budget_by_one_of_them_at_most(ur
         assert connection.execute("SELECT tokens FROM accounts").fetchall() == [(spent,)]
 
 
-def test_slots_of_a_killed_process_are_free_again_at_once(placed: Workers, gauges: Any, crews: Any):
+def test_slots_of_a_killed_process_are_free_when_its_lease_is_over(
+    placed: Workers, gauges: Any, crews: Any
+):
     gauge = gauges(seconds=60)
     runtime = placed.submitter(LEAD, models=ScriptedModel(reply))
     crew = crews(placed, gauge, 1, 1)
@@ -598,11 +680,30 @@ def test_slots_of_a_killed_process_are_free_again_at_once(placed: Workers, gauge
         runtime.invoke(LEAD)
     eventually(lambda: gauge.under_way == 1)
     with PostgresStore(placed.url) as store:
-        assert store.take_slots({"*": 1}) is None
+        store.join(WorkerInfo(name="another", host="here", process=1), lease=60.0)
+        assert not store.cluster.limits.set_slots({"*": 1}, limits={"*": 1})
         crew.kill(crew.members[0])
-        began = time.monotonic()
-        eventually(lambda: store.take_slots({"*": 1}) is not None)
-        assert time.monotonic() - began < 5
+        assert store.cluster.limits.set_slots({"*": 1}, limits={"*": 1})
+
+
+def test_slots_of_a_stopped_process_are_free_when_its_lease_is_over(
+    placed: Workers, gauges: Any, crews: Any
+):
+    gauge = gauges(seconds=60)
+    runtime = placed.submitter(LEAD, models=ScriptedModel(reply))
+    crew = crews(placed, gauge, 1, 1)
+    runtime.invoke(LEAD)
+    eventually(lambda: gauge.under_way == 1)
+    stopped = crew.members[0].program.pid
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        crew.add()
+        eventually(lambda: gauge.begun == 2, "the request of another process")
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    # It learns that another has its tree.
+    eventually(lambda: gauge.under_way == 1)
+    assert gauge.begun == 2
 
 
 @on("procrastinate")

@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from treefold.stores import Ownership
 from treefold.stores.postgres import PostgresStore
 from work_engines import EXHAUSTIVE, make_engine
 from worker_process import LEASE, WorkerProcess, result_of, submit
+from wrapped_part import WrappedPart
 
 PATIENCE = 120.0  # seconds
 APART = 1 if EXHAUSTIVE else 4  # writes from a restart to the next
@@ -152,13 +154,20 @@ def test_connections_that_are_cut_at_every_write_end_no_tree(
 class Unanswering(PostgresStore):
     """Adopts a drive, and then behaves as if the answer had been lost."""
 
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        drives: Any = UnansweringDrives(self.cluster.drives)
+        self.cluster = replace(self.cluster, drives=drives)
+
+
+class UnansweringDrives(WrappedPart):
     lost = 0
 
-    def adopt(self, node: int) -> Ownership | None:
-        found = super().adopt(node)
+    def adopt(self, node: int, *, ids: int = 0) -> Ownership | None:
+        found = self.inner.adopt(node, ids=ids)
         if not self.lost:
             self.lost += 1
-            raise StoreError(self.name, "the answer was lost")
+            raise StoreError("the store", "the answer was lost")
         return found
 
 

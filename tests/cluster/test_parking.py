@@ -18,11 +18,11 @@ from cluster.test_shared_runtime import ADD, PATIENCE, eventually
 from postgres_server import new_name, shared_url, with_query
 from shared_stores import LEASE, info
 from treefold import CodeFunction, RunContext, Runtime, attach
-from treefold.core.shared_store import is_shared
 from treefold.engines import Ticket
 from treefold.errors import UnknownQuestionError
 from treefold.stores import Batch, Ownership
 from treefold.stores.postgres import PostgresStore
+from treefold.testing.cluster_suite import cluster_of
 from treefold.testing.store_suite import asks, called
 from work_engines import EXHAUSTIVE, make_engine
 from wrapped_engine import WrappedEngine
@@ -104,9 +104,8 @@ def ask_everything(placed: Workers, act: Callable[[], None] = lambda: None) -> l
         assert {observer.get_view(tree).outputs for tree in trees} == {QUESTIONS}
     store = submitter.store
     assert store is not None
-    assert is_shared(store)
     assert store.inbox() == []
-    eventually(lambda: store.owed(10) == [], "that nothing is owed")
+    eventually(lambda: cluster_of(store).drives.owed(10) == [], "that nothing is owed")
     return list(person.answered.values())
 
 
@@ -146,9 +145,9 @@ def crowded() -> str:
     url = with_query(shared_url(), schema=new_name())
     with PostgresStore(url) as store:
         store.join(info(), lease=LEASE)
-        first, number = store.reserve(2 * PARKED, PARKED)
+        first, number = store.cluster.drives.reserve(2 * PARKED, PARKED)
         for tree in range(first, first + PARKED, 500):
-            store.append_batches([_asking(tree + k, number) for k in range(500)])
+            store.append([_asking(tree + k, number) for k in range(500)])
         with connect(url) as connection:
             # As if each had been released by its worker.
             connection.execute("UPDATE drives SET owner = NULL, wanted = NULL")

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -43,6 +44,24 @@ def looking_on(workers: Workers, *functions: CodeFunction) -> Runtime:
 def states_below(runtime: Runtime, id: int) -> list[NodeState]:
     """Return the states of the calls that a call has made."""
     return [child.state for child in runtime.get_view(id).children]
+
+
+def test_a_program_is_not_warned_of_failures_that_were_seen_where_they_happened(
+    placed: Workers, caplog: pytest.LogCaptureFixture
+):
+    async def fail(ctx: RunContext) -> None:
+        raise ValueError("it failed")
+
+    async def try_it(ctx: RunContext) -> str:
+        with suppress(ValueError):
+            await ctx.invoke(failing)
+        return "tried"
+
+    failing = CodeFunction(callable=fail)
+    trying = CodeFunction(callable=try_it, uses=[failing])
+    placed(trying)
+    assert placed.submitter(trying).invoke(trying).result(PATIENCE) == "tried"
+    assert "nobody asked" not in caplog.text
 
 
 # Keys

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -30,10 +31,11 @@ from treefold import (
 )
 from treefold.core.call_request import CallRequest
 from treefold.core.decisions import Rules
-from treefold.core.shared_store import is_shared
 from treefold.engines import InProcess, Ticket
 from treefold.errors import UsageError
+from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.testing.cluster_suite import cluster_of
 from treefold.toolbox import human_in_loop
 from work_engines import make_engine
 from wrapped_engine import WrappedEngine
@@ -435,8 +437,10 @@ def test_a_parked_remote_call_is_released_and_goes_on_when_it_is_answered(any_wo
     eventually(near.questions, "the question")
     store = far.store
     assert store is not None
-    assert is_shared(store)
-    eventually(lambda: [worker.drives for worker in store.workers()] == [1, 0], "the release")
+    eventually(
+        lambda: [worker.drives for worker in cluster_of(store).members.workers()] == [1, 0],
+        "the release",
+    )
     near.answer(near.questions()[0].id, "red")
     assert node.result(PATIENCE) == "Thanks."
 
@@ -510,8 +514,7 @@ def drives(runtime: Runtime) -> list[int]:
     """Return how many drives each worker owns."""
     store = runtime.store
     assert store is not None
-    assert is_shared(store)
-    return [worker.drives for worker in store.workers()]
+    return [worker.drives for worker in cluster_of(store).members.workers()]
 
 
 def test_a_remote_call_can_be_cancelled_before_it_is_written(any_workers: Workers):
@@ -688,7 +691,7 @@ def test_a_caller_that_is_cancelled_while_it_has_no_worker_cancels_its_remote_ca
         eventually(lambda: observer.get_view(id).state is NodeState.Canceled)
         eventually(lambda: observer.get_view(id).children[0].state is NodeState.Canceled)
     eventually(lambda: drives(far) == [0, 0, 0], "the release")
-    assert far.worker_status().fenced == 0
+    assert far.worker_status().lost == 0
 
 
 def test_a_remote_call_that_its_caller_does_not_make_again_is_cancelled_where_it_runs(
@@ -709,7 +712,7 @@ def test_a_remote_call_that_its_caller_does_not_make_again_is_cancelled_where_it
     eventually(lambda: submitter.get_view(id).outputs == "done")
     assert submitter.get_view(id).children[0].state is NodeState.Canceled
     eventually(lambda: drives(far) == [0, 0, 0], "the release")
-    assert far.worker_status().fenced == 0
+    assert far.worker_status().lost == 0
 
 
 def test_what_a_caller_may_not_do_its_remote_calls_do_not_do_either(any_workers: Workers):
@@ -760,6 +763,40 @@ def test_a_remote_call_that_was_not_awaited_to_its_end_is_made_again_after_a_tak
     placed(work, worker=serving("near"))
     # As a call that runs with its caller: its end is not known, and the same happens again.
     assert node.result(PATIENCE) == "timed out"
+
+
+def test_a_remote_call_that_was_given_up_before_a_takeover_is_run_for_the_caller_that_awaits_it(
+    placed: Workers,
+):
+    lives: list[int] = []
+    hold = Gate()
+    wait = remote("wait", _echo, repeatable=True)
+    step = CodeFunction(name="step", callable=hold, repeatable=True)
+
+    async def call(ctx: RunContext, n: int) -> int | None:
+        lives.append(n)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.1 if len(lives) == 1 else PATIENCE):
+                return await ctx.invoke(wait, {"n": n})
+        await ctx.invoke(step, {"n": n})
+        return None
+
+    work = CodeFunction(name="work", callable=call, uses=[wait, step], repeatable=True)
+    near = placed(work, worker=serving("near"))
+    node = placed.submitter(work, worker=serving("near")).invoke(work, {"n": 7})
+    assert hold.begun.wait(PATIENCE)
+    with PostgresStore(placed.url) as desk:
+        eventually(desk.inbox, "the cancellation")
+    placed.close(near)
+    placed(work, worker=serving("near"))
+    eventually(lambda: len(lives) == 2, "the second life")
+    # Only now somebody reads the cancellation, which the first life has asked for.
+    placed(work, worker=serving("far"))
+    assert node.result(PATIENCE) == 7
+
+
+async def _echo(ctx: RunContext, n: int) -> int:
+    return n
 
 
 @pytest.mark.parametrize("kind", ["ensemble", "think more"])

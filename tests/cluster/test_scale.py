@@ -1,14 +1,16 @@
 """What a cluster reads does not grow faster than what it does."""
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cluster.conftest import Workers
 from cluster.counting_store import CountingStore, DeafStore
-from cluster.test_remote_calls import remote, serving
+from cluster.test_remote_calls import calling, remote, serving
 from cluster.test_shared_runtime import PATIENCE, eventually
 from treefold import (
     AgentFunction,
@@ -21,9 +23,12 @@ from treefold import (
     ToolResult,
     ToolUse,
     UserText,
+    WorkerSettings,
     attach,
 )
-from treefold.core.shared_store import Batch, Ticket
+from treefold.cli.journal import node_id
+from treefold.core.store import Batch
+from treefold.core.work_engine import Ticket
 from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.testing.store_suite import called
@@ -147,6 +152,71 @@ def test_the_end_of_a_tree_is_noticed_without_notification_while_others_are_anno
         talking.join()
 
 
+class Stumbling(DeafStore):
+    """Fails once, as nobody expects, to say how far trees are."""
+
+    has_failed = False
+
+    def places(self, trees: Collection[int]) -> dict[int, int]:
+        if not self.has_failed:
+            self.has_failed = True
+            raise RuntimeError("can't start new thread")
+        return super().places(trees)
+
+
+def test_a_program_hears_of_its_trees_though_looking_at_them_has_failed(placed: Workers):
+    store = Stumbling(placed.url)
+    placed(ASK)
+    [node] = asking(placed.submitter(ASK, store=store), 1)
+    eventually(lambda: store.has_failed, "the failure")
+    with attach(placed.url) as observer:
+        eventually(observer.questions, "the question")
+        observer.answer(observer.questions()[0].id, "this")
+    assert node.result(PATIENCE) == "this"
+
+
+def test_a_worker_does_not_read_messages_because_of_what_it_writes_itself(workers: Workers):
+    heard = threading.Event()
+
+    async def step(ctx: RunContext, n: int) -> None:
+        """Wait until all have been told of what was written last."""
+        heard.clear()
+        assert await asyncio.to_thread(heard.wait, PATIENCE)
+
+    called = CodeFunction(callable=step, repeatable=True)
+
+    async def work(ctx: RunContext) -> None:
+        for n in range(MANY):
+            await ctx.invoke(called, {"n": n})
+
+    function = CodeFunction(callable=work, uses=[called])
+    store = CountingStore(workers.url)
+    runtime = workers(function, store=store, worker=WorkerSettings(poll=60.0))
+    with PostgresStore(workers.url) as other:
+        other.cluster.listen(lambda _trees: heard.set())
+        runtime.invoke(function).result(PATIENCE)
+    assert store.inboxes_read < MANY / 2
+
+
+def test_a_command_for_a_remote_call_is_heard_of_without_polling(workers: Workers):
+    begun, cancelled = threading.Event(), threading.Event()
+
+    async def run(ctx: RunContext, n: int) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    work = calling("work", remote("run", run))
+    workers(work, worker=replace(serving("far"), lease=1800.0, beat=600.0, poll=600.0))
+    near = workers(work, worker=serving("near"))
+    node = near.invoke(work, {"n": 1})
+    assert begun.wait(PATIENCE)
+    node.cancel("enough")
+    assert cancelled.wait(PATIENCE)
+
+
 def test_an_answer_reads_the_questions_of_its_call_alone(workers: Workers):
     asker, store = workers(ASK), CountingStore(workers.url)
     other = workers(ASK, store=store)
@@ -161,16 +231,26 @@ def test_an_answer_reads_the_questions_of_its_call_alone(workers: Workers):
     assert [node.result(PATIENCE) for node in nodes[:2]] == ["one", "two"]
 
 
+def test_a_run_is_found_by_its_number_or_its_key_without_reading_the_others(workers: Workers):
+    near = workers(ASK)
+    nodes = [near.invoke(ASK, {"n": n}, key=f"key {n}") for n in range(FEW)]
+    near.flush()
+    with CountingStore(workers.url) as store, attach(store) as observer:
+        found = [node_id(observer, text) for text in ("3", "=key 2", "key 2", "last")]
+        assert found == [nodes[place].id for place in (2, 2, 2, -1)]
+        assert store.trees_read == 0
+
+
 @pytest.mark.parametrize("any_engine", ["none", "procrastinate"], indirect=True)
 def test_a_queue_that_nobody_serves_does_not_keep_answered_trees_from_continuing(
     any_workers: Workers,
 ):
     with PostgresStore(any_workers.url) as store:
-        first, _ = store.reserve(250, 250)
+        first, _ = store.cluster.drives.reserve(250, 250)
         for node in range(first, first + 250):
             ticket = Ticket(node=node, queue="nobody")
             batch = Batch(ownership=None, entries=[called(node)], tickets=[ticket])
-            store.append_batches([batch])
+            store.append([batch])
     before = any_workers(ASK)
     node = before.invoke(ASK, {"n": 1})
     with attach(any_workers.url) as observer:
@@ -186,3 +266,4 @@ def test_a_queue_that_nobody_serves_does_not_keep_answered_trees_from_continuing
         [question] = observer.questions()
         observer.answer(question.id, "this")
         eventually(lambda: observer.get_view(node.id).state is NodeState.Success, "the end")
+        assert observer.get_view(node.id).outputs == "this"

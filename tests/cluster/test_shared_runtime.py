@@ -4,25 +4,35 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cluster.conftest import Workers
 from cluster.quick import QUICK
+from cluster.slow_store import SlowStore
 from treefold import (
     AgentFunction,
     CodeFunction,
     NodeState,
     RunContext,
     Runtime,
+    StoreError,
     ToolResult,
     ToolUse,
     attach,
 )
+from treefold.core.cluster import Drives, Ownership, Subscription
+from treefold.core.store import Batch, Entry
+from treefold.core.work_engine import Ticket
 from treefold.engines import InProcess
+from treefold.stores.postgres import PostgresStore
+from treefold.stores.postgres.cluster import PostgresCluster
 from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.testing.store_suite import called
 from treefold.toolbox import human_in_loop
+from wrapped_part import WrappedPart
 
 PATIENCE = 30.0
 
@@ -154,6 +164,50 @@ def test_what_a_closed_runtime_had_taken_over_is_taken_over_by_another(workers: 
     assert [node.result(PATIENCE) for node in nodes] == ["done"] * 3
 
 
+class Kept(WrappedPart):
+    """Drives that cannot be released before the store is back."""
+
+    def __init__(self, drives: Drives, is_back: threading.Event) -> None:
+        super().__init__(drives)
+        self.is_back = is_back
+
+    def release(self, ownership: Ownership, **how: Any) -> bool:
+        if not self.is_back.is_set():
+            raise StoreError("a database", "it is away")
+        return self.inner.release(ownership, **how)
+
+
+class Leaving(PostgresStore):
+    """Is away from when it reads the first tree."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.is_away, self.is_back = threading.Event(), threading.Event()
+        self.cluster = replace(self.cluster, drives=Kept(self.cluster.drives, self.is_back))
+
+    def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
+        self.is_away.set()
+        assert self.is_back.wait(PATIENCE)
+        return super().entries(tree, after=after)
+
+
+def test_a_runtime_is_closed_though_what_it_just_adopts_cannot_be_released(workers: Workers):
+    with PostgresStore(workers.url) as desk:
+        node, _ = desk.cluster.drives.reserve(1, 1)
+        batch = Batch(ownership=None, entries=[called(node)], tickets=[Ticket(node=node)])
+        desk.append([batch])
+    store = Leaving(workers.url)
+    runtime = workers(ADD, store=store)
+    assert store.is_away.wait(PATIENCE)
+    closing = threading.Thread(target=workers.close, args=(runtime,))
+    closing.start()
+    closing.join(PATIENCE)
+    has_ended = not closing.is_alive()
+    store.is_back.set()
+    closing.join(PATIENCE)
+    assert has_ended
+
+
 def test_a_parked_tree_has_no_owner_and_goes_on_when_it_is_answered(workers: Workers):
     function = asker()
     first = Runtime([function], models=asking_model(), store=workers.url, worker=QUICK)
@@ -181,6 +235,40 @@ def test_a_question_is_answered_from_any_process(workers: Workers):
     assert node.result(PATIENCE) == "Thanks."
 
 
+def test_a_runtime_answers_before_it_has_made_a_call(workers: Workers):
+    function = asker()
+    node = workers(function, models=asking_model()).invoke(function)
+    other = workers.add(Runtime([ADD], store=workers.url, worker=QUICK))
+    eventually(other.questions, "the question")
+    other.answer(other.questions()[0].id, "blue")
+    assert node.result(PATIENCE) == "Thanks."
+
+
+class DeafCluster(PostgresCluster):
+    """Cannot hear of changes."""
+
+    def listen(self, *_: Any, **__: Any) -> Subscription:
+        raise StoreError("a database", "deaf")
+
+
+class Deaf(PostgresStore):
+    """A store in which nothing is heard of other processes."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        known = self.cluster
+        self.cluster = DeafCluster(known.members, known.drives, known.limits, known.listener)
+
+
+def test_a_worker_that_cannot_be_started_leaves_and_ends_its_threads(url: str):
+    with Deaf(url) as store, PostgresStore(url) as other:
+        with pytest.raises(StoreError, match="deaf"), Runtime([ADD], store=store, worker=QUICK):
+            pass
+        assert other.cluster.members.workers() == []
+    running = {thread.name for thread in threading.enumerate()}
+    assert running.isdisjoint({"treefold heartbeat", "treefold commands"})
+
+
 def test_a_run_is_cancelled_from_any_process(workers: Workers):
     forever = CodeFunction(callable=_forever)
     one, other = workers(forever), workers(ADD)
@@ -195,6 +283,34 @@ def test_a_run_is_cancelled_from_any_process(workers: Workers):
 
 async def _forever(ctx: RunContext) -> None:
     await asyncio.sleep(3600)
+
+
+def test_a_run_that_this_process_takes_while_a_program_looks_for_it_can_be_cancelled(
+    workers: Workers,
+):
+    begun = threading.Semaphore(0)
+
+    async def work(ctx: RunContext) -> None:
+        begun.release()
+        await asyncio.sleep(3600)
+
+    working = CodeFunction(callable=work, repeatable=True)
+    first = workers(working)
+    id = first.invoke(working).id
+    assert begun.acquire(timeout=PATIENCE)
+    store = SlowStore(workers.url)
+    runtime = workers(working, store=store)
+    store.thread = threading.Thread(target=runtime.get_view, args=[id])
+    store.thread.start()
+    assert store.has_read.wait(PATIENCE)
+    workers.close(first)
+    assert begun.acquire(timeout=PATIENCE)  # in the second one
+    store.go_on.set()
+    store.thread.join(PATIENCE)
+    # Were the run followed, a cancellation would be posted to this process again and again.
+    runtime.cancel(id, "enough")
+    with attach(workers.url) as observer:
+        eventually(lambda: observer.get_view(id).state is NodeState.Canceled)
 
 
 def test_a_run_is_paused_and_resumed_from_any_process(workers: Workers):

@@ -142,6 +142,7 @@ class Committed:
         # Some calls look alike, and are asked for as often as there are.
         self.marks = Counter(mark for node in nodes for mark in node["marks"])
         self.ended = {_call(node) for node in nodes if node["ended"]}
+        self.under_way = {_call(n) for n in nodes if n["started"] and not n["ended"]}
         self.has_tree = bool(nodes)
         self.lines = lines
 

@@ -19,9 +19,9 @@ from typing import Any, Final
 from crash.effects import Effects
 from crash.tree import Stage, answered, decide
 from treefold import NodeView, Observer, Question, QuestionKind, Runtime, SqliteStore, ToolUse
-from treefold.core.errors import UnknownQuestionError
+from treefold.core.errors import FencedError, UnknownQuestionError
 from treefold.core.fact import replace
-from treefold.core.store import Entry
+from treefold.core.store import Batch
 
 PATIENCE: Final = 60  # seconds until a life that hangs says where, and ends
 KEY: Final = "crash"
@@ -37,13 +37,13 @@ class FatalStore(SqliteStore):
         self.fatal_number = number
         self.one_at_a_time = threading.Lock()
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         with self.one_at_a_time:  # so that no other commit gets in between
             self.commits += 1
             fatal = self.commits == self.fatal_number
             if fatal and self.fatal_moment == "before":
                 die()
-            place = super().append(entries)
+            place = super().append(batches)
             if fatal and self.fatal_moment == "after":
                 die()
             return place

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from support import settle
 from treefold.core.work_engine import Taken
 from treefold.engines.take_loop import TakeLoop
 
@@ -34,6 +35,57 @@ class Source:
 
     def pause(self) -> float | None:
         return None
+
+
+class Queue:
+    """Has what is put into it, and counts the fetches."""
+
+    def __init__(self, *deliveries: int) -> None:
+        self.deliveries = list(deliveries)
+        self.fetches = 0
+
+    async def fetch(self) -> int | None:
+        self.fetches += 1
+        return self.deliveries.pop(0) if self.deliveries else None
+
+    def node(self, delivery: int) -> int:
+        return delivery
+
+    async def settle(self, delivery: int, taken: Taken) -> None:
+        pass
+
+    async def give_back(self, delivery: int) -> None:
+        raise AssertionError("nothing is given back")
+
+    def pause(self) -> float | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("slots", "fetches"),
+    [
+        (1, 4),  # each delivery, and after the last one
+        (9, 4),
+    ],
+)
+async def test_what_has_ended_is_a_reason_to_fetch_only_if_all_slots_were_taken(
+    slots: int, fetches: int
+):
+    queue, taken, stop = Queue(1, 2, 3), list[int](), asyncio.Event()
+
+    async def take(node: int) -> Taken:
+        await settle()
+        taken.append(node)
+        return Taken.Done
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(TakeLoop(take, slots=slots).run(queue, stop))
+        while len(taken) < 3:
+            await settle()
+        await settle()
+        assert queue.fetches == fetches
+        stop.set()
+    assert taken == [1, 2, 3]
 
 
 async def take(node: int) -> Taken:

@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> None:
     os.environ |= {"GUARDED": folder, "GUARDED_QUEUE": queue, "TREEFOLD_STORE": url}
     os.environ["GUARDED_ENGINE"] = engine
     guarded.place_writes()
-    die_at(PostgresStore, "append_batches", kill)
+    die_at(PostgresStore, "append", kill)
     try:
         {SUBMIT: submit, **WAYS}[way](Life(url, engine))
     except TreefoldError as error:  # it was refused, in words

@@ -1,7 +1,10 @@
 """Functions that have a person approve what a model asks for, and hooks for some tools."""
 
 import asyncio
+import math
 from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from treefold import (
     registries,
     tool,
 )
+from treefold.errors import InvalidValueError
 from treefold.mcp import McpServer
 from treefold.runtime.durable.function_version import version_of
 from treefold.testing import ScriptedModel
@@ -253,6 +257,17 @@ def test_a_hook_that_takes_too_long_ends_the_agent():
     with pytest.raises(TimeoutError):
         run(function, {"n": 1}, hooks=hooks)
     assert made == []
+
+
+@pytest.mark.parametrize("timeout", [0, -1, math.nan, math.inf, "5", True, False, [5]])
+def test_a_timeout_that_no_hook_could_meet_is_refused(timeout: Any):
+    with pytest.raises(InvalidValueError, match="the timeout of a HookMatcher is in seconds, more"):
+        HookMatcher(None, [forbid], timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", [5, 0.5, Decimal(5), Fraction(1, 2), None])
+def test_a_timeout_may_be_any_number_of_seconds(timeout: Any):
+    assert HookMatcher(None, [forbid], timeout=timeout).timeout == timeout
 
 
 def test_wrong_matchers_are_refused():

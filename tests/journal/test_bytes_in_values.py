@@ -124,7 +124,7 @@ def test_many_bytes_are_kept_once(tmp_path: Path) -> None:
     assert file.stat().st_size < 3 * len(data)
     with SqliteStore(file) as store, SqliteStore(tmp_path / "other.db") as other:
         export_tree(store, 1, tmp_path / "tree.jsonl")
-        other.acquire()
+        other.join()
         import_tree(other, tmp_path / "tree.jsonl")
     for name in "run.db", "other.db":
         with Runtime([works], store=tmp_path / name) as runtime:

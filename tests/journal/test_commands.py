@@ -38,10 +38,15 @@ from treefold.core.commands import (
     refusals_in,
     write_command,
 )
-from treefold.core.errors import InvalidValueError, StoreDamagedError, UnknownQuestionError
+from treefold.core.errors import (
+    FencedError,
+    InvalidValueError,
+    StoreDamagedError,
+    UnknownQuestionError,
+)
 from treefold.runtime.durable.inbox import Inbox
 from treefold.runtime.durable.journal_writer import JournalWriter
-from treefold.stores import Entry
+from treefold.stores import Batch
 
 T = TypeVar("T")
 
@@ -65,11 +70,11 @@ class Unwilling(SqliteStore):
     fails_to_append = fails_to_forget = False
     failures = 0
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         if self.fails_to_append:
             self.failures += 1
             raise StoreError(self.name, "no room")
-        return super().append(entries)
+        return super().append(batches)
 
     def done(self, message: int) -> None:
         if self.fails_to_forget:
@@ -203,7 +208,7 @@ def test_a_message_that_could_not_be_forgotten_is_followed_once(path: Path):
         observer.cancel(question.node_id)
         with Runtime([asking], store=path):
             observer.watch(question.node_id, timeout=PATIENCE).result()
-            wait(lambda: not observer.trees()[0].open)
+            wait(lambda: _is_empty(path))
         observer.resume(question.node_id)
         store = Unwilling(path)
         store.fails_to_forget = True
@@ -430,6 +435,22 @@ def test_a_pause_that_is_executed_twice_does_not_pause_what_was_resumed(path: Pa
         assert paused(observer) == []
 
 
+def test_a_second_pause_is_seen_in_the_tree_once(path: Path):
+    with Runtime([asking], store=Forgetful(path)) as runtime:
+        node = runtime.invoke(asking)
+        asked(runtime)
+        for reason in "first", "second":
+            with treefold.attach(path) as observer:
+                observer.pause(node.id, reason)
+                wait(lambda observer=observer: paused(observer))
+        wait(lambda: runtime.get_view(node.id).notices)
+    # The next process executes both pauses again.
+    with treefold.attach(path) as observer, Runtime([asking], store=path):
+        wait(lambda: _is_empty(path))
+        assert len(paused(observer)) == 1
+        assert observer.get_view(node.id).notices == ("it was paused once more: second",)
+
+
 def test_what_a_process_had_begun_to_resume_when_it_died_is_resumed_by_the_next(path: Path):
     with Runtime([asking], store=path) as runtime, treefold.attach(path) as observer:
         node = runtime.invoke(asking)
@@ -490,7 +511,7 @@ def test_commands_behind_a_resume_that_has_to_wait_are_executed(path: Path):
             raise StoreError(str(path), "it is away")
 
     with SqliteStore(path) as store:
-        store.acquire()
+        store.join()
         inbox = Inbox(JournalWriter(store, None))
         later = CancelCall(1, "enough")
         for command in (ResumeCall(1), later):
@@ -504,7 +525,7 @@ def test_a_command_for_a_damaged_run_is_refused_and_does_not_wait(path: Path):
         raise StoreDamagedError(str(path), "node:1 cannot be read")
 
     with SqliteStore(path) as store:
-        store.acquire()
+        store.join()
         journal = JournalWriter(store, None)
         inbox = Inbox(journal)
         store.post(write_command(ResumeCall(1, id="mine")))

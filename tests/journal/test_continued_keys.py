@@ -356,7 +356,7 @@ def test_an_imported_run_goes_on_as_it_did(world: World, tmp_path: Path):
     with Runtime([echo], store=file) as runtime:
         runtime.invoke(echo).result(PATIENCE)
     with SqliteStore(file) as store:
-        store.acquire()
+        store.join()
         import_tree(store, tmp_path / "a.jsonl")
     with Runtime([job], store=file) as runtime:
         found = runtime.invoke(job, key="a")

@@ -26,6 +26,7 @@ from treefold import (
 from treefold.core.errors import CallTimeoutError
 from treefold.core.fact import replace
 from treefold.events import CallEnded, CallStarted
+from treefold.testing.store_suite import write
 from view_trees import flat
 
 SHORT = 1.5  # seconds, which are over before anybody looks again
@@ -283,10 +284,10 @@ def test_in_a_journal_without_deadlines_they_follow_from_the_start(world: World)
         wait(lambda: world.done("sleep"))
         runtime.close()
     old = MemoryStore()
-    old.acquire()
+    old.join()
     for entry in store.entries(node.id):
         body = {key: value for key, value in json.loads(entry.body).items() if key != "deadline"}
-        old.append([replace(entry, body=json.dumps(body), seq=0)])
+        write(old, [replace(entry, body=json.dumps(body), seq=0)])
     old.close()
     [at] = [entry.at for entry in store.entries(node.id) if entry.kind == "CallStarted"]
     assert at is not None

@@ -152,7 +152,7 @@ def exported(world: World, tree: int, name: str = "tree.jsonl") -> Path:
 
 def imported(file: Path, path: Path) -> int:
     store = SqliteStore(file)
-    store.acquire()
+    store.join()
     tree = import_tree(store, path)
     store.close()
     return tree
@@ -254,7 +254,7 @@ def test_a_file_that_is_not_whole_is_refused_and_nothing_is_read_in(world: World
     path.write_text(damaged, encoding="utf-8")
     other = world.folder / "other.db"
     store = SqliteStore(other)
-    store.acquire()
+    store.join()
     with pytest.raises(StoreError, match="tree.jsonl"):
         import_tree(store, path)
     assert store.trees() == []

@@ -28,7 +28,7 @@ from treefold import (
     ToolUse,
 )
 from treefold.core.errors import FencedError, UnknownQuestionError
-from treefold.core.store import Entry
+from treefold.core.store import Batch
 
 SHORT = 0.2  # seconds that a store is given until a person is asked
 
@@ -245,10 +245,10 @@ class WeakStore(SqliteStore):
 
     error: StoreError | None = None
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         if self.error is not None:
             raise self.error
-        return super().append(entries)
+        return super().append(batches)
 
 
 def test_an_agent_goes_on_where_it_was_when_the_disk_is_well_again(world: World):

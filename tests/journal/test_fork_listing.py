@@ -20,9 +20,10 @@ from treefold import (
     StoreError,
     attach,
 )
-from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.errors import FencedError, InvalidValueError, UsageError
 from treefold.core.fact import replace
-from treefold.stores import Entry, export_tree
+from treefold.stores import Batch, export_tree
+from treefold.testing.store_suite import write
 
 
 class FullStore(MemoryStore):
@@ -31,10 +32,10 @@ class FullStore(MemoryStore):
     full = False
     patience = 0.05
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         if self.full:
             raise StoreError("memory", "the disk is full")
-        return super().append(entries)
+        return super().append(batches)
 
 
 def leaf(ctx: RunContext) -> int:
@@ -92,8 +93,8 @@ def test_a_fork_of_a_tree_that_comes_later_is_damage(source: int, tmp_path: Path
     [first, *others] = store.entries(2)
     assert first.call is not None
     odd, other = MemoryStore(), store.entries(3)
-    odd.acquire()
-    odd.append([replace(first, call=replace(first.call, source=source)), *others, *other])
+    odd.join()
+    write(odd, [replace(first, call=replace(first.call, source=source)), *others, *other])
     with attach(odd) as observer, pytest.raises(StoreError, match="fork of"):
         observer.get_view(2)
     with pytest.raises(StoreError, match="fork of"):

@@ -1,6 +1,7 @@
 """Runs that were imported: they do nothing until a person resumes them by name."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def export_to(world: World, file: Path) -> Path:
 
 def import_into(world: World, file: Path) -> int:
     with SqliteStore(world.file) as store:
-        store.acquire()
+        store.join()
         return import_tree(store, file)
 
 
@@ -400,3 +401,52 @@ def dies_approved(world: World) -> None:
         node = runtime.invoke(boss)
         runtime.answer(question_of(runtime).id, "allow")
         result(node)
+
+
+# Each is a number for the json module, or for the code that unpacks values; the text in beside it
+# has the event read by them.
+ENDLESS = ["NaN", "-Infinity", "1e999", '{"$":"float","v":"nan"}', '{"$":"float","v":"inf"}']
+UNUSUAL = '{"$":"dict","v":[]}'
+
+
+@pytest.mark.parametrize("number", ENDLESS)
+@pytest.mark.parametrize("beside", [r'"\ud800"', UNUSUAL])
+def test_a_deadline_in_the_file_that_never_comes_is_damage(
+    here: World, file: Path, number: str, beside: str
+):
+    def forge_deadline(entry: dict[str, Any]) -> None:
+        entry["body"] = f'{{"deadline":{number},"beside":{beside}}}'
+
+    forge(file, "CallStarted", forge_deadline)
+    tree = import_into(here, file)
+    with attach(here.file) as observer, pytest.raises(StoreError, match="CallStarted: Expected"):
+        observer.events(tree).read()
+
+
+@pytest.mark.parametrize("number", ENDLESS)
+@pytest.mark.parametrize("beside", [r'"\ud800"', UNUSUAL])
+def test_a_timeout_in_the_file_that_never_ends_is_damage(
+    here: World, file: Path, number: str, beside: str
+):
+    def forge_timeout(entry: dict[str, Any]) -> None:
+        options = f'"options":{{"timeout":{number}}},"beside":{beside}'
+        entry["body"] = entry["body"].removesuffix("}") + f",{options}}}"
+
+    forge(file, "CallRequested", forge_timeout)
+    tree = import_into(here, file)
+    with attach(here.file) as observer, pytest.raises(StoreError, match="CallRequested: Expected"):
+        observer.events(tree).read()
+
+
+@pytest.mark.parametrize("field", ["expires", "deadline", "escalations"])
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_question_in_the_file_that_never_expires_is_refused(
+    there: World, here: World, lives: Lives, tmp_path: Path, field: str, number: float
+):
+    lives.killed(dies_asking, there)
+    file = export_to(there, tmp_path / "run.jsonl")
+    value: Any = [{"at": number, "to": "ann"}] if field == "escalations" else number
+
+    forge(file, "QuestionAsked", lambda entry: entry["question"].update({field: value}))
+    with pytest.raises(StoreError, match="it cannot be imported: it has invalid data"):
+        import_into(here, file)

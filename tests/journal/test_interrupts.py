@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from treefold import CancellationException, CodeFunction, MemoryStore, Runtime, SqliteStore
-from treefold.core.store import Entry
+from treefold.core.errors import FencedError
+from treefold.core.store import Batch
 
 
 class InterruptedStore(SqliteStore):
@@ -18,9 +19,9 @@ class InterruptedStore(SqliteStore):
     interrupted = False
     when_safe = False  # or before anything is written
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         on_main = threading.current_thread() is threading.main_thread()
-        last = super().append(entries) if self.when_safe or not on_main or self.interrupted else 0
+        last = super().append(batches) if self.when_safe or not on_main or self.interrupted else []
         if on_main and not self.interrupted:
             self.interrupted = True
             raise KeyboardInterrupt

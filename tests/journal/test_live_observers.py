@@ -24,10 +24,10 @@ from treefold import (
     SqliteStore,
     ToolUse,
 )
-from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError
+from treefold.core.errors import FencedError, InvalidValueError, StoreError, UnknownNodeError
 from treefold.models import OpenAIModel
 from treefold.runtime.durable.live_text import LiveTextReader
-from treefold.stores import Entry, Store
+from treefold.stores import Batch, Store
 from treefold.testing import ScriptedModel
 from wire import openai_wire
 from wire.replies import Wait
@@ -289,7 +289,7 @@ def test_what_was_missed_is_marked_once():
 def test_what_a_killed_driver_was_told_is_gone_with_the_next(tmp_path: Path):
     path = tmp_path / "run.db"
     killed = SqliteStore(path)
-    killed.acquire()
+    killed.join()
     killed.broadcast("half a sentence")
     left = (tmp_path / "run.db-live").read_bytes()
     killed.close()
@@ -353,10 +353,10 @@ class Full(MemoryStore):
 
     is_full = False
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         if self.is_full:
             raise StoreError(self.name, "the disk is full")
-        return super().append(entries)
+        return super().append(batches)
 
 
 def test_a_call_that_cannot_be_written_is_not_said_to_be_unknown():

@@ -28,6 +28,7 @@ from treefold.core.transcript import TranscriptPart
 from treefold.models import ModelEvent
 from treefold.runtime.durable.tree_reader import read_events
 from treefold.testing import ScriptedModel
+from treefold.testing.store_suite import write
 
 PATIENCE: Final = 60  # seconds
 
@@ -143,10 +144,10 @@ def damage(path: Path, exchange: str) -> Path:
     """Return a file with the run in *path*, whose responses have another *exchange*."""
     damaged = path.with_name("damaged.db")
     with SqliteStore(path) as store, SqliteStore(damaged) as copy:
-        copy.acquire()
+        copy.join()
         for one in store.entries(1):
             body = one.body.partition("\n")[0] + exchange if "\n" in one.body else one.body
-            copy.append([replace(one, body=body, texts=store.texts(1), seq=0)])
+            write(copy, [replace(one, body=body, texts=store.texts(1), seq=0)])
     return damaged
 
 

@@ -38,8 +38,8 @@ from treefold import (
     ToolUse,
     attach,
 )
-from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageError
-from treefold.core.store import Entry
+from treefold.core.errors import FencedError, InvalidValueError, UnknownQuestionError, UsageError
+from treefold.core.store import Batch
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.toolbox import human_in_loop
 
@@ -60,13 +60,14 @@ class MortalStore(SqliteStore):
         self.left: int | None = None
         self.refused = threading.Event()
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
+        entries = [entry for batch in batches for entry in batch.entries]
         if self.left is None or len(entries) <= self.left:
             self.left = None if self.left is None else self.left - len(entries)
-            return super().append(entries)
+            return super().append(batches)
         kept, self.left = entries[: self.left], 0
         if kept:
-            super().append(kept)
+            super().append([Batch(entries=kept)])
         self.refused.set()
         raise StoreError(self.name, "the process is dead")
 

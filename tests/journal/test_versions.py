@@ -31,6 +31,7 @@ from treefold.core.errors import InvalidValueError
 from treefold.core.fact import replace
 from treefold.runtime.durable.function_version import version_of
 from treefold.testing import ScriptedModel
+from treefold.testing.store_suite import write
 from view_trees import flat
 
 NOTICE = "has changed since this call was made"
@@ -475,10 +476,10 @@ def test_a_version_is_not_redacted(path: Path):
 def without(field: str, store: MemoryStore, id: int) -> MemoryStore:
     """Return a copy of the tree *id* as an earlier release, which had no such field, wrote it."""
     copy = MemoryStore()
-    copy.acquire()
+    copy.join()
     for entry in store.entries(id):
         body = {key: value for key, value in json.loads(entry.body).items() if key != field}
-        copy.append([replace(entry, body=json.dumps(body), seq=0)])
+        write(copy, [replace(entry, body=json.dumps(body), seq=0)])
     copy.close()
     return copy
 

@@ -23,7 +23,8 @@ from treefold import (
     ToolUse,
     agent,
 )
-from treefold.core.store import Entry
+from treefold.core.errors import FencedError
+from treefold.core.store import Batch, Entry
 from treefold.testing import ScriptedModel
 from view_trees import flat
 
@@ -165,9 +166,9 @@ class CountingStore(SqliteStore):
 
     commits = 0
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         self.commits += 1
-        return super().append(entries)
+        return super().append(batches)
 
 
 def commits(path: Path, world: World, steps: int) -> int:

@@ -33,10 +33,10 @@ from treefold import (
     registries,
     tool,
 )
-from treefold.core.errors import ClosedError
+from treefold.core.errors import ClosedError, FencedError
 from treefold.core.events import CallRequested
 from treefold.runtime.durable.journal_writer import JournalWriter
-from treefold.stores import Entry
+from treefold.stores import Batch
 from treefold.testing import ScriptedModel
 
 PATIENCE: Final = 60  # seconds
@@ -72,12 +72,12 @@ class Busy(MemoryStore):
     is_locked = False
     refused = 0
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         if self.is_locked:
             self.is_locked = False
             self.refused += 1
             raise StoreError(self.name, "it is locked")
-        return super().append(entries)
+        return super().append(batches)
 
 
 def test_a_question_that_could_not_be_written_at_once_is_soon_known_to_others() -> None:
@@ -103,11 +103,11 @@ class Locked(MemoryStore):
         self.is_locked = False
         self.has_refused = threading.Event()
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         if self.is_locked:
             self.has_refused.set()
             raise StoreError(self.name, "it is locked")
-        return super().append(entries)
+        return super().append(batches)
 
 
 def test_code_left_behind_can_do_nothing_while_the_outcome_of_its_call_is_written() -> None:
@@ -244,7 +244,7 @@ def test_a_forked_process_leaves_its_parents_runtime_alone(tmp_path: Path) -> No
 
 async def test_whoever_is_written_down_first_is_told_first() -> None:
     store, told = MemoryStore(), list[int]()
-    store.acquire()
+    store.join()
     journal = JournalWriter(store, None)
 
     async def end(node: int) -> None:

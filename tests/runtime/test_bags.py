@@ -170,3 +170,29 @@ async def test_a_tree_of_the_ambient_runtime_closes_its_bags_when_it_ends():
     await Turn(keep).returning()
     await asyncio.sleep(0)
     assert closed == ["it"]
+
+
+class Stop(BaseException):
+    """Something that no code expects of what it closes."""
+
+
+class Unclosable:
+    def close(self) -> None:
+        raise Stop
+
+
+async def test_a_tree_of_the_ambient_runtime_whose_end_fails_closes_its_bags_as_well():
+    closed: list[str] = []
+
+    @tool
+    async def leaf(ctx: RunContext) -> None:
+        ctx.get_or_put(SessionScope.Self, "test", "below", lambda: Resource(closed, "below"))
+
+    @tool(uses=[leaf])
+    async def keep(ctx: RunContext) -> None:
+        ctx.get_or_put(SessionScope.Self, "test", "it", lambda: AsyncResource(closed, "it"))
+        await ctx.invoke(leaf)
+
+    with pytest.raises(Stop):
+        await keep.run(deps=Unclosable)
+    assert closed == ["below", "it awaited"]

@@ -10,12 +10,12 @@ import pytest
 from shared_stores import info
 from support import forever
 from treefold import CancellationException, CodeFunction, MemoryStore, NodeState, Runtime
+from treefold.core.cluster import Ownership
 from treefold.core.errors import FencedError, StoreError
 from treefold.core.events import CallRequested, CallStarted
-from treefold.core.shared_store import Ownership
 from treefold.runtime.durable.drive import Drive
 from treefold.runtime.durable.journal_writer import JournalWriter
-from treefold.stores import Entry
+from treefold.stores import Batch
 from treefold.stores.postgres import PostgresStore
 
 NO_NODE: Final[Any] = None  # no call waits for it
@@ -28,15 +28,15 @@ class Slow(MemoryStore):
         super().__init__()
         self.begun, self.may_keep = threading.Event(), threading.Event()
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         self.begun.set()
         assert self.may_keep.wait(60)
-        return super().append(entries)
+        return super().append(batches)
 
 
 async def test_what_happens_during_a_long_commit_is_written_though_nothing_follows():
     store = Slow()
-    store.acquire()
+    store.join()
     journal = JournalWriter(store, None)
     async with asyncio.timeout(60):
         journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
@@ -98,13 +98,13 @@ async def test_a_cancelled_call_is_not_shown_as_cancelled_before_that_is_written
 class Full(MemoryStore):
     """A store that keeps nothing."""
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         raise StoreError(self.name, "the disk is full")
 
 
 def test_nobody_waits_for_what_could_not_be_written_before_the_end():
     store = Full()
-    store.acquire()
+    store.join()
     journal = JournalWriter(store, None)
     journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
     with pytest.raises(StoreError, match="the disk is full"):
@@ -140,7 +140,7 @@ def test_whoever_blocks_until_it_is_written_is_told_that_no_thread_can_be_starte
     monkeypatch: pytest.MonkeyPatch,
 ):
     store = MemoryStore()
-    store.acquire()
+    store.join()
     journal = JournalWriter(store, None)
     journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
 

@@ -92,6 +92,16 @@ async def test_a_dropped_tree_is_read_again_and_is_the_same_while_it_is_used(tmp
         assert first not in [root.id for root in runtime.list_toplevel()]
 
 
+def test_a_finished_tree_is_found_though_nobody_else_holds_it(tmp_path: Path):
+    with Runtime([DOUBLE], store=SqliteStore(tmp_path / "run.db")) as runtime:
+        id = runtime.invoke(DOUBLE, {"n": 1}).id
+        while not runtime.get_view(id).state.final:
+            pass
+        for _ in range(5):
+            gc.collect()
+            assert runtime.get_view(id).outputs == 2
+
+
 async def test_a_tree_with_objects_in_its_bags_stays_until_it_is_deleted(tmp_path: Path):
     async with Runtime([REMEMBER, DOUBLE], store=SqliteStore(tmp_path / "run.db")) as runtime:
         kept = runtime.invoke(REMEMBER).id

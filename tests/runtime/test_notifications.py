@@ -13,7 +13,7 @@ import pytest
 
 from agent_scripts import until
 from support import wait
-from treefold import CodeFunction, Notification, RunContext, Runtime, SqliteStore
+from treefold import CodeFunction, MemoryStore, Notification, RunContext, Runtime, SqliteStore
 from treefold.errors import InvalidValueError
 
 PATIENCE = 20  # seconds
@@ -141,6 +141,10 @@ async def test_secrets_are_not_told(tmp_path: Path):
 
 
 @pytest.mark.parametrize("wrong", ["ftp://here", "team", 3, "https://"])
-def test_what_cannot_be_notified_is_refused(wrong: Any):
-    with pytest.raises(InvalidValueError, match="notify= is a function or an https"):
-        Runtime(notify=wrong)
+def test_what_cannot_be_notified_is_refused_before_a_store_is_opened(wrong: Any, tmp_path: Path):
+    path, store = tmp_path / "run.db", MemoryStore()
+    for opened in (None, path, store):
+        with pytest.raises(InvalidValueError, match="notify= is a function or an https"):
+            Runtime(store=opened, notify=wrong)
+    with Runtime(store=path), Runtime(store=store):
+        pass  # nobody owns them

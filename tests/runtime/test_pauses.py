@@ -17,7 +17,8 @@ from treefold import (
     Runtime,
     agent,
 )
-from treefold.core.errors import UsageError
+from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.question import QuestionKind
 from treefold.testing import ScriptedFailure, ScriptedModel
 
 think = AgentFunction("think", "Think.", user_prompt_template="Think.")
@@ -38,6 +39,24 @@ async def test_a_call_that_ends_while_it_is_paused_a_second_time_leaves_no_quest
         done.set()
         await ended(node)
         assert runtime.questions() == []
+
+
+async def test_no_guard_is_lifted_from_a_run_that_is_not_recorded():
+    done = asyncio.Event()
+
+    async def work(ctx: RunContext) -> None:
+        await done.wait()
+
+    async with Runtime() as runtime:
+        node = runtime.invoke(CodeFunction(callable=work))
+        runtime.pause(node.id)
+        with pytest.raises(InvalidValueError, match="guards are recorded in a store"):
+            runtime.resume(node.id, without=["budget"])
+        [asked] = runtime.questions()
+        assert asked.kind is QuestionKind.Paused
+        runtime.resume(node.id)
+        done.set()
+        await ended(node)
 
 
 async def test_a_call_that_is_paused_while_it_waits_for_its_turn_makes_no_request():

@@ -237,7 +237,7 @@ def test_runs_that_wait_from_the_start_are_one_warning(said: Said, tmp_path: Pat
     with Runtime([asks], store=path):
         wait(said)
         assert said() == [
-            f"W 3 runs of {path} wait for a person; list the questions with: treefold questions"
+            f"W runs of {path} wait for a person; list the questions with: treefold questions"
             f" --store {path}"
         ]
 

@@ -184,7 +184,7 @@ def test_close_cancels_what_still_runs_and_may_be_repeated():
 def test_closing_a_runtime_that_never_ran_anything_starts_nothing():
     before = threading.active_count()
     Runtime().close()
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 async def test_closing_on_its_own_loop_is_an_error_that_says_what_to_do():

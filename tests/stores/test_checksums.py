@@ -13,7 +13,7 @@ import pytest
 from treefold import NodeState, SqliteStore, StoreError
 from treefold.core.fact import replace
 from treefold.stores import Entry
-from treefold.testing.store_suite import asks, called, changed, ended, noted
+from treefold.testing.store_suite import asks, called, changed, ended, noted, write
 
 EXHAUSTIVE = os.environ.get("TREEFOLD_CRASH") == "exhaustive"  # as make crash has it
 LONG = "a long text " * 3
@@ -35,14 +35,14 @@ def path(tmp_path: Path) -> Path:
     """A journal with a tree that has ended, a fork of it that is open and asks, and messages."""
     path = tmp_path / "run.db"
     with SqliteStore(path) as store:
-        store.acquire()
-        store.append([called(1, key="=nightly", index=1), started(1, tree=1)])
-        store.append([called(2, tree=1, parent=1, key="a"), noted(2, 2, LONG, hash="01", tree=1)])
-        store.append([ended(2, 3, tree=1), replace(ended(1, 3), at=1767225660.25)])
-        store.append([called(9, key="#9", index=2, source=1, inherited=1, idles=False)])
-        store.append([started(9, tree=9), called(11, tree=9, parent=9, key="b")])
-        store.append([asks("11-1", 2, tree=9)])
-        store.append([called(12, key="=gone", index=5), ended(12)])
+        store.join()
+        write(store, [called(1, key="=nightly", index=1), started(1, tree=1)])
+        write(store, [called(2, tree=1, parent=1, key="a"), noted(2, 2, LONG, hash="01", tree=1)])
+        write(store, [ended(2, 3, tree=1), replace(ended(1, 3), at=1767225660.25)])
+        write(store, [called(9, key="#9", index=2, source=1, inherited=1, idles=False)])
+        write(store, [started(9, tree=9), called(11, tree=9, parent=9, key="b")])
+        write(store, [asks("11-1", 2, tree=9)])
+        write(store, [called(12, key="=gone", index=5), ended(12)])
         store.delete(12)
         store.post('{"do":"answer","args":{"amount":3}}', question="11-1")
         store.post('{"do":"cancel","node":9}')
@@ -147,7 +147,7 @@ def test_a_changed_bit_of_a_row_is_reported_or_changes_nothing(path: Path, table
 
 def test_a_changed_bit_of_the_file_is_reported_or_changes_nothing(path: Path):
     with SqliteStore(path) as store:
-        store.acquire()
+        store.join()
         whole = seen(store)
     content = path.read_bytes()
     told = 0
@@ -161,7 +161,7 @@ def test_a_changed_bit_of_the_file_is_reported_or_changes_nothing(path: Path):
                 Path(f"{path}{beside}").unlink(missing_ok=True)
             try:
                 with SqliteStore(path) as store:
-                    store.acquire()  # which checks the indexes
+                    store.join()  # which checks the indexes
                     assert seen(store) == whole
             except StoreError:
                 told += 1

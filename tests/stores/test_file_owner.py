@@ -57,7 +57,7 @@ def acquired(path: Path) -> str:
     with SqliteStore(path) as store:
         assert store.trees() == []
         try:
-            store.acquire()
+            store.join()
         except StoreError as error:
             return str(error)
         return "acquired"

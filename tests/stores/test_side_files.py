@@ -28,7 +28,7 @@ def run(path: Path) -> None:
 
 def broadcast(path: Path) -> None:
     with SqliteStore(path) as store:
-        store.acquire()
+        store.join()
         store.broadcast("hello")
 
 

@@ -34,28 +34,28 @@ from treefold.stores import Entry
 from treefold.stores.database import APPLICATION_ID
 from treefold.stores.integrity import find_lost_tree
 from treefold.stores.schema import VERSION, written_statements
-from treefold.testing.store_suite import called, ended, noted
+from treefold.testing.store_suite import called, ended, noted, write
 from treefold.turns.registry import registries
 
 WRITE = """
 import os, resource, signal, sys
 from treefold import SqliteStore
 from treefold.core.errors import StoreError, UsageError
-from treefold.testing.store_suite import noted, called
+from treefold.testing.store_suite import noted, called, write
 
 path = sys.argv[1]
 store = SqliteStore(path)
-store.acquire()
+store.join()
 first = 2
 if not store.trees():
-    store.append([called(1)])
+    write(store, [called(1)])
 else:
     first = store.length(1) + 1
 
 def go_on(often):
     for n in range(first, first + 2 * often, 2):
         text = f"{n} " * 300
-        store.append([noted(1, n, text, hash=f"{n:08x}"), noted(1, n + 1)])
+        write(store, [noted(1, n, text, hash=f"{n:08x}"), noted(1, n + 1)])
         print(n, flush=True)
 """
 
@@ -107,28 +107,28 @@ def test_a_second_owner_is_refused_until_the_first_is_killed(path: Path):
         with SqliteStore(path) as store:
             for _ in range(2):
                 with pytest.raises(StoreOwnedError) as refused:
-                    store.acquire()
+                    store.join()
                 assert str(refused.value) == (
                     f"{path}: it is owned by process {first.pid}; stop that process, or read and "
                     "answer with treefold.attach()"
                 )
-            with pytest.raises(UsageError, match="call acquire"):
-                store.append([called(2)])
+            with pytest.raises(UsageError, match="call join"):
+                write(store, [called(2)])
             assert [tree.id for tree in store.trees()] == [1]
             assert store.post("hello")
             first.send_signal(signal.SIGKILL)
             first.wait(60)
-            store.acquire()
-            store.append([called(2)])
+            store.join()
+            write(store, [called(2)])
 
 
-def test_acquire_waits_for_a_slow_process_that_only_checks_for_an_owner(path: Path):
+def test_join_waits_for_a_slow_process_that_only_checks_for_an_owner(path: Path):
     with SqliteStore(path) as store, path.with_name("run.db-driver").open("wb") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)  # as Observer.is_driven does, for a moment
         release = threading.Timer(0.1, fcntl.flock, (asking, fcntl.LOCK_UN))
         release.start()
         try:
-            store.acquire()
+            store.join()
         finally:
             release.join()
         assert store.is_owned()
@@ -150,7 +150,7 @@ def test_what_a_killed_owner_reported_is_there_and_the_next_owner_continues(path
 FORK = """
 child = os.fork()
 if child == 0:
-    for use in (lambda: store.append([called(2)]), store.acquire, store.trees):
+    for use in (lambda: write(store, [called(2)]), store.join, store.trees):
         try:
             print(use())
         except (StoreError, UsageError) as error:
@@ -171,21 +171,21 @@ def test_a_forked_child_neither_owns_nor_keeps_the_lock_of_a_dead_parent(path: P
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait(60)
         with SqliteStore(path) as store:  # the child lives: its input is still open
-            store.acquire()
+            store.join()
             assert [tree.id for tree in store.trees()] == [1]
 
 
 def test_two_owners_without_a_lock_are_fenced_by_their_entries(path: Path):
     with SqliteStore(path) as one:
-        one.acquire()
-        one.append([called(1), noted(1, 2)])
+        one.join()
+        write(one, [called(1), noted(1, 2)])
         (path.parent / "run.db-driver").unlink()  # as if it was cleaned up
         with SqliteStore(path) as other:
-            other.acquire()
-            other.append([noted(1, 3)])
+            other.join()
+            write(other, [noted(1, 3)])
             for entry in noted(1, 3), called(9):
                 with pytest.raises(FencedError, match=f"{path}: another runtime has written to it"):
-                    one.append([entry])
+                    write(one, [entry])
             assert one.last() == 3
 
 
@@ -206,12 +206,12 @@ for tenth in range(300):
         armed = True
         signal.setitimer(signal.ITIMER_REAL, 20e-6 + tenth * 1e-6)
         while True:
-            store.append([noted(1, n, "x" * 300, hash=f"{n:08x}"), noted(1, n + 1)])
+            write(store, [noted(1, n, "x" * 300, hash=f"{n:08x}"), noted(1, n + 1)])
             n += 2
             store.inbox()
     except KeyboardInterrupt:
         armed = False
-print(store.append([noted(1, store.length(1) + 1)]))
+print(write(store, [noted(1, store.length(1) + 1)]))
 """
 
 
@@ -226,13 +226,13 @@ def test_a_store_can_be_written_after_a_keyboard_interrupt_at_any_moment(path: P
 THREADS = """
 import threading
 sys.setswitchinterval(1e-6)
-store.append([called(node, tree=1, parent=1) for node in range(2, 6)])
+write(store, [called(node, tree=1, parent=1) for node in range(2, 6)])
 
-def write(node):
+def go_on_with(node):
     for n in range(2, 300):
-        store.append([noted(node, n, tree=1)])
+        write(store, [noted(node, n, tree=1)])
 
-threads = [threading.Thread(target=write, args=[node]) for node in range(2, 6)]
+threads = [threading.Thread(target=go_on_with, args=[node]) for node in range(2, 6)]
 for thread in threads:
     thread.start()
 for thread in threads:
@@ -258,11 +258,11 @@ except StoreError as error:
     print("refused", error, flush=True)
 trees, n = store.trees(), store.length(1) + 1  # reading still works
 try:
-    store.append([noted(1, n, "x" * 1_000_000, hash="ff")])
+    write(store, [noted(1, n, "x" * 1_000_000, hash="ff")])
 except StoreError:
     print("again", flush=True)
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-store.append([noted(1, n, f"{n} " * 300, hash=f"{n:08x}"), noted(1, n + 1)])
+write(store, [noted(1, n, f"{n} " * 300, hash=f"{n:08x}"), noted(1, n + 1)])
 print(n, flush=True)
 store.close()
 """
@@ -289,15 +289,15 @@ def open_folder() -> Generator[Path]:
 
 def append_to(path: Path) -> None:
     with SqliteStore(path) as store:
-        store.acquire()
-        store.append([called(2)])
+        store.join()
+        write(store, [called(2)])
 
 
 def test_a_file_or_folder_that_may_only_be_read_says_so(open_folder: Path):
     path = open_folder / "run.db"
     with SqliteStore(path) as store:
-        store.acquire()
-        store.append([called(1)])
+        store.join()
+        write(store, [called(1)])
     path.chmod(0o444)
     (open_folder / "run.db-driver").chmod(0o444)
     open_folder.chmod(0o555)
@@ -315,11 +315,11 @@ def test_a_file_that_another_program_keeps_locked_says_so_after_a_while(path: Pa
         SqliteStore(path, patience=0.05) as store,
         closing(sqlite3.connect(path, isolation_level=None)) as other,
     ):
-        store.acquire()
-        store.append([called(1)])
+        store.join()
+        write(store, [called(1)])
         other.execute("BEGIN IMMEDIATE")
         uses: list[Callable[[], object]] = [
-            lambda: store.append([noted(1, 2)]),
+            lambda: write(store, [noted(1, 2)]),
             lambda: store.post("hello"),
             lambda: store.done(1),
             store.vacuum,
@@ -329,20 +329,20 @@ def test_a_file_that_another_program_keeps_locked_says_so_after_a_while(path: Pa
                 use()
         assert store.last() == 1
         other.execute("ROLLBACK")
-        assert store.append([noted(1, 2)]) == 2
+        assert write(store, [noted(1, 2)]) == 2
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "a copy"])
 def test_nothing_is_written_to_a_file_that_was_moved_away(path: Path, meanwhile: str):
     away = path.with_name("away.db")
     with SqliteStore(path) as store, SqliteStore(path) as other:
-        store.acquire()
-        store.append([called(1)])
+        store.join()
+        write(store, [called(1)])
         path.rename(away)
         if meanwhile == "a copy":
             shutil.copy(away, path)
         uses: list[Callable[[], object]] = [
-            lambda: store.append([noted(1, 2)]),
+            lambda: write(store, [noted(1, 2)]),
             lambda: store.done(1),
             lambda: other.post("hello"),
         ]
@@ -350,7 +350,7 @@ def test_nothing_is_written_to_a_file_that_was_moved_away(path: Path, meanwhile:
             with pytest.raises(StoreError, match="moved, replaced or deleted .* put it back"):
                 use()
         away.rename(path)
-        assert store.append([noted(1, 2)]) == 2
+        assert write(store, [noted(1, 2)]) == 2
         assert other.post("hello")
     with SqliteStore(path) as store:
         assert [entry.number for entry in store.entries(1)] == [1, 2]
@@ -358,14 +358,14 @@ def test_nothing_is_written_to_a_file_that_was_moved_away(path: Path, meanwhile:
 
 def test_nothing_is_written_into_a_log_that_was_deleted_and_what_was_is_kept(path: Path):
     with SqliteStore(path) as store:
-        store.acquire()
-        store.append([called(1)])
+        store.join()
+        write(store, [called(1)])
         path.with_name("run.db-wal").unlink()
         with pytest.raises(StoreError, match="run.db-wal was moved or deleted .* open it again"):
-            store.append([noted(1, 2)])
+            write(store, [noted(1, 2)])
     with SqliteStore(path) as store:
-        store.acquire()
-        assert store.append([noted(1, 2)]) == 2
+        store.join()
+        assert write(store, [noted(1, 2)]) == 2
         assert [entry.number for entry in store.entries(1)] == [1, 2]
 
 
@@ -376,8 +376,8 @@ LOST = " entries, and 7 were committed: run.db-wal, which has the rest, is missi
 def test_a_log_that_is_lost_after_a_kill_is_an_error_until_it_is_put_back(path: Path, in_file: int):
     if in_file:  # otherwise even the tables are only in the log
         with SqliteStore(path) as store:
-            store.acquire()
-            store.append([called(1)])
+            store.join()
+            write(store, [called(1)])
     with process("go_on(3); sys.stdin.read()", path) as writer:
         assert [line(writer) for _ in range(3)] == ["2\n", "4\n", "6\n"]
         writer.send_signal(signal.SIGKILL)
@@ -390,10 +390,10 @@ def test_a_log_that_is_lost_after_a_kill_is_an_error_until_it_is_put_back(path: 
     away.rename(log)
     with SqliteStore(path) as store:
         assert len(store.entries(1)) == 7
-        assert store.acquire()  # the last driver was killed
-        store.append([noted(1, 8)])
+        assert store.join()  # the last driver was killed
+        write(store, [noted(1, 8)])
     with SqliteStore(path) as store:
-        assert not store.acquire()
+        assert not store.join()
 
 
 def killed(path: Path, folder: str) -> Path:
@@ -407,10 +407,10 @@ def killed(path: Path, folder: str) -> Path:
 
 def test_a_log_that_is_lost_after_a_part_of_it_was_put_into_the_file_is_an_error(path: Path):
     with SqliteStore(path) as store, closing(sqlite3.connect(path)) as other:
-        store.acquire()
-        store.append([called(1)])
+        store.join()
+        write(store, [called(1)])
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        store.append([noted(1, n) for n in range(2, 8)])
+        write(store, [noted(1, n) for n in range(2, 8)])
         left = killed(path, "left")
     with SqliteStore(path) as store:
         assert store.last() == 7
@@ -427,26 +427,26 @@ def test_a_log_that_is_lost_after_a_part_of_it_was_put_into_the_file_is_an_error
 
 def test_a_log_that_another_program_has_put_into_the_file_after_a_kill_is_not_missed(path: Path):
     with SqliteStore(path) as store:
-        store.acquire()
-        store.append([called(1), noted(1, 2)])
+        store.join()
+        write(store, [called(1), noted(1, 2)])
         left = killed(path, "left")
     with closing(sqlite3.connect(left)) as other:
         assert other.execute("SELECT count(*) FROM events").fetchone() == (2,)
     assert not left.with_name("run.db-wal").exists()
     with SqliteStore(left) as store:
-        assert store.acquire()
+        assert store.join()
         assert store.last() == 2
 
 
 def test_a_log_that_others_keep_when_a_journal_is_closed_is_missed_if_it_is_lost(path: Path):
     with SqliteStore(path) as store, SqliteStore(path) as observer:
-        store.acquire()
-        store.append([called(1)])
+        store.join()
+        write(store, [called(1)])
         store.close()
         left = killed(path, "left")
         assert observer.last() == 1
     with SqliteStore(left) as store:
-        assert not store.acquire()  # it was closed
+        assert not store.join()  # it was closed
     with SqliteStore(path) as store:  # the observer has put the log into the file
         assert store.last() == 1
 
@@ -456,8 +456,8 @@ def test_a_journal_that_was_closed_or_deleted_may_be_replaced(path: Path):
     append_to(path)
     shutil.copy(path, older)
     with SqliteStore(path) as store:
-        store.acquire()
-        store.append([noted(2, 2)])
+        store.join()
+        write(store, [noted(2, 2)])
         left = killed(path, "left")
     assert driver.read_bytes() == b""
     shutil.copy(older, path)  # a copy that was put back
@@ -466,11 +466,11 @@ def test_a_journal_that_was_closed_or_deleted_may_be_replaced(path: Path):
     for file in (left, left.with_name("run.db-wal")):  # a fresh start on purpose
         file.unlink()
     with SqliteStore(left) as store:
-        store.acquire()
-        assert store.append([called(1)]) == 1
+        store.join()
+        assert write(store, [called(1)]) == 1
     driver.write_text("4711")  # as versions before wrote it, and never cleared it
     with SqliteStore(path) as store:
-        assert not store.acquire()
+        assert not store.join()
 
 
 # Damage
@@ -482,10 +482,10 @@ Seen = tuple[list[Entry], list[str]]
 def written(path: Path) -> None:
     """A journal of 60 entries, of which the last are in the write-ahead log."""
     with SqliteStore(path) as store:
-        store.acquire()
-        store.append([called(1)])
+        store.join()
+        write(store, [called(1)])
         for n in range(2, 60, 2):
-            store.append([noted(1, n, f"{n} " * (n * 20), hash=f"{n:08x}"), noted(1, n + 1)])
+            write(store, [noted(1, n, f"{n} " * (n * 20), hash=f"{n:08x}"), noted(1, n + 1)])
 
 
 def seen(path: Path) -> Seen:
@@ -553,8 +553,8 @@ def test_a_damaged_file_is_reported_as_damaged_and_never_misread(path: Path):
 
 def test_one_changed_byte_in_a_text_or_an_entry_is_reported(path: Path):
     with SqliteStore(path) as store:
-        store.acquire()
-        store.append([called(1), noted(1, 2, "a long text " * 100, hash="01"), ended(1, 3)])
+        store.join()
+        write(store, [called(1), noted(1, 2, "a long text " * 100, hash="01"), ended(1, 3)])
     content = path.read_bytes()
     path.write_bytes(content.replace(b"a long text a", b"a long test a", 1))
     with SqliteStore(path) as store:

@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -22,7 +23,16 @@ from treefold.core.edit import Edit
 from treefold.core.errors import UnknownNodeError, UsageError
 from treefold.core.fact import replace
 from treefold.stores import Entry, Store, TreeRow, export_tree, import_tree
-from treefold.testing.store_suite import a_question, asks, called, changed, ended, noted, settles
+from treefold.testing.store_suite import (
+    a_question,
+    asks,
+    called,
+    changed,
+    ended,
+    noted,
+    settles,
+    write,
+)
 
 LONG = "é 漢 \ud800 \u2028 \n " * 100
 
@@ -35,7 +45,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def store() -> MemoryStore:
     store = MemoryStore()
-    store.acquire()
+    store.join()
     return store
 
 
@@ -44,12 +54,15 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Store]:
     """A store of either kind, in which something has happened already."""
     store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "target.db")
     with closing(store):
-        store.acquire()
-        store.append([
-            called(1, key="=nightly"),
-            called(5, tree=1, parent=1),
-            called(6, index=2),
-        ])
+        store.join()
+        write(
+            store,
+            [
+                called(1, key="=nightly"),
+                called(5, tree=1, parent=1),
+                called(6, index=2),
+            ],
+        )
         yield store
 
 
@@ -62,13 +75,13 @@ def says(node: int, number: int, text: str, hash: str, *, tree: int) -> Entry:
 def fill(store: Store) -> None:
     """Two trees, of which the second is a fork of the first, and one beside them."""
     first = replace(called(10, key="=nightly", index=4), body='{"sequence":4}')
-    store.append([first, called(11), says(10, 2, LONG, "aa", tree=10)])
-    store.append([called(13, tree=10, parent=10, key="a"), asks("13-1", 2, tree=10)])
-    store.append([settles("13-1", 3, tree=10), says(13, 4, LONG, "aa", tree=10)])
-    store.append([ended(13, 5, tree=10), ended(10, 3, state=NodeState.Error)])
-    store.append([replace(called(20, index=6, key="#20", source=10, inherited=1))])
-    store.append([called(21, tree=20, parent=20, key="a"), says(21, 2, "more", "bb", tree=20)])
-    store.append([called(25, tree=20, parent=21, key="b"), asks("25-3", 2, tree=20)])
+    write(store, [first, called(11), says(10, 2, LONG, "aa", tree=10)])
+    write(store, [called(13, tree=10, parent=10, key="a"), asks("13-1", 2, tree=10)])
+    write(store, [settles("13-1", 3, tree=10), says(13, 4, LONG, "aa", tree=10)])
+    write(store, [ended(13, 5, tree=10), ended(10, 3, state=NodeState.Error)])
+    write(store, [replace(called(20, index=6, key="#20", source=10, inherited=1))])
+    write(store, [called(21, tree=20, parent=20, key="a"), says(21, 2, "more", "bb", tree=20)])
+    write(store, [called(25, tree=20, parent=21, key="b"), asks("25-3", 2, tree=20)])
 
 
 def test_a_fork_goes_over_with_what_it_comes_from(store: MemoryStore, target: Store, file: Path):
@@ -97,11 +110,11 @@ def test_a_fork_goes_over_with_what_it_comes_from(store: MemoryStore, target: St
             }.get(entry.question.id if entry.question else ""),
             settled="8-1" if entry.settled else None,
         )
-        for entry in sorted(store.entries(10) + store.entries(20), key=lambda entry: entry.seq)
+        for entry in store.entries(10) + store.entries(20)
     ]
-    *found, first, second = sorted(
-        target.entries(7) + target.entries(9), key=lambda entry: entry.seq
-    )
+    *found, first = target.entries(7)
+    *more, second = target.entries(9)
+    found += more
     assert [(one.node, one.kind) for one in (first, second)] == [
         (7, "TreeImported"),
         (9, "TreeImported"),
@@ -134,10 +147,10 @@ def test_a_tree_can_be_imported_often_and_keeps_its_key_if_that_is_free(
     fill(store)
     export_tree(store, 10, file)
     target = MemoryStore()
-    target.acquire()
+    target.join()
     assert [import_tree(target, file) for _ in range(3)] == [1, 3, 5]
     assert [tree.key for tree in target.trees()] == ["=nightly", "#3", "#5"]
-    target.append([called(7, index=4)])
+    write(target, [called(7, index=4)])
     for tree in (1, 3, 5):
         target.delete(tree)
     with pytest.raises(StoreError):
@@ -145,13 +158,16 @@ def test_a_tree_can_be_imported_often_and_keeps_its_key_if_that_is_free(
 
 
 def test_ids_of_nodes_that_only_a_fork_took_over_go_over_as_well(store: MemoryStore, file: Path):
-    store.append([
-        called(1),
-        ended(1),
-        called(4, source=1, inherited=3),
-        changed(4, 2, NodeState.Running),
-    ])
-    store.append([called(9, tree=4, parent=7)])  # of one that was taken over
+    write(
+        store,
+        [
+            called(1),
+            ended(1),
+            called(4, source=1, inherited=3),
+            changed(4, 2, NodeState.Running),
+        ],
+    )
+    write(store, [called(9, tree=4, parent=7)])  # of one that was taken over
     export_tree(store, 4, file)
     assert import_tree(store, file) == 11
     assert [store.find(node=node) for node in range(10, 17)] == [10, 11, 11, 11, 11, 11, None]
@@ -182,8 +198,8 @@ def test_what_a_runtime_has_written_is_read_by_another(tmp_path: Path, file: Pat
         assert fork.result() == "wx"
     with SqliteStore(tmp_path / "here.db") as here, SqliteStore(tmp_path / "there.db") as there:
         export_tree(here, fork.id, file)
-        there.acquire()
-        there.append([called(1), ended(1)])
+        there.join()
+        write(there, [called(1), ended(1)])
         tree = import_tree(there, file)
     with Runtime([quarter], store=tmp_path / "there.db") as runtime:
         view = runtime.get_view(tree)
@@ -206,7 +222,7 @@ def test_the_file_is_private_and_written_whole_or_not_at_all(store: MemoryStore,
     with pytest.raises(UnknownNodeError, match="memory has no node:13"):
         export_tree(store, 13, file)
     assert file.read_text() == "before"
-    store.append([replace(noted(11, 2), body='{"$":"text","v":"cc"}')])
+    write(store, [replace(noted(11, 2), body='{"$":"text","v":"cc"}')])
     with pytest.raises(StoreError, match="the text with the hash cc is missing"):
         export_tree(store, 11, file)
     assert file.read_text() == "before"
@@ -226,7 +242,7 @@ def test_a_folder_that_is_not_there_says_so(store: MemoryStore, tmp_path: Path):
         import_tree(store, tmp_path / "no" / "a.jsonl")
 
 
-def unchanged(store: MemoryStore, act: Callable[[], object], kind: type[Exception]) -> str:
+def unchanged(store: Store, act: Callable[[], object], kind: type[Exception]) -> str:
     before = store.last(), store.highest(), store.trees()
     with pytest.raises(kind) as refused:
         act()
@@ -270,7 +286,7 @@ def test_other_files_are_refused(store: MemoryStore, file: Path, content: str, m
 def test_a_call_that_was_given_no_key_gets_none_that_another_will_have(
     store: MemoryStore, target: Store, file: Path
 ):
-    store.append([called(1, key="#9"), ended(1)])
+    write(store, [called(1, key="#9"), ended(1)])
     export_tree(store, 1, file)
     import_tree(target, file)
     assert target.trees()[-1].key == f"#{target.trees()[-1].id}"
@@ -291,14 +307,58 @@ def test_a_forged_file_with_invalid_data_is_refused(
     store: MemoryStore, file: Path, old: str, new: str, message: str
 ):
     source = MemoryStore()
-    source.acquire()
-    source.append([called(1, key="a"), ended(1)])
+    source.join()
+    write(source, [called(1, key="a"), ended(1)])
     export_tree(source, 1, file)
     *lines, _ = file.read_bytes().splitlines(keepends=True)
     content = b"".join(lines).replace(old.encode(), new.encode())
     end = {"lines": len(lines), "crc": crc32(content)}
     file.write_bytes(content + json.dumps(end, separators=(",", ":")).encode() + b"\n")
     assert unchanged(store, lambda: import_tree(store, file), StoreError).endswith(message)
+
+
+def requested(node: int, body: Mapping[str, Any], **about: Any) -> Entry:
+    return replace(called(node, **about), body=json.dumps(body))
+
+
+def above(name: str, node: Any, history: int) -> dict[str, Any]:
+    return {"name": name, "node": node, "budget": {"calls": 5}, "history": history, "calls": 2}
+
+
+def test_ids_in_the_request_of_a_call_are_new_as_well(
+    store: MemoryStore, target: Store, file: Path
+):
+    """Those that stay are ids of other calls there: accounts, and keys of idempotency."""
+    budgets = [above("10:0", 10, 10), above("~runtime", None, 10), above("=team", None, 0)]
+    top = {"sequence": 4, "continues": 11}
+    write(store, [requested(10, top, key="a", index=4)])
+    write(
+        store,
+        [
+            requested(11, {"options": {"budgets_above": budgets}}, tree=10, parent=10, key="b"),
+            requested(12, {"continues": 3}, tree=10, parent=10, key="c"),
+        ],
+    )
+    export_tree(store, 10, file)
+    import_tree(target, file)
+    bodies = [json.loads(one.body) for one in target.entries(7) if one.call]
+    renamed = [above("7:0", 7, 7), above("~runtime", None, 7), above("=team", None, 0)]
+    assert bodies == [
+        {"sequence": 3, "continues": 8},
+        {"options": {"budgets_above": renamed}},
+        {"continues": None},
+    ]
+
+
+@pytest.mark.parametrize("forged", [above("1:0", 10, 10), above("10:0", 1, 10), above("=", [], 0)])
+def test_a_file_cannot_spend_of_the_budget_of_a_call_that_is_not_in_it(
+    store: MemoryStore, target: Store, file: Path, forged: dict[str, Any]
+):
+    write(store, [requested(10, {"options": {"budgets_above": [forged]}}, key="a")])
+    export_tree(store, 10, file)
+    assert "it cannot be imported" in unchanged(
+        target, lambda: import_tree(target, file), StoreError
+    )
 
 
 def test_only_the_owner_can_import_a_tree(store: MemoryStore, file: Path):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from treefold import (
     agent,
 )
 from treefold.core.edit import Edit
-from treefold.core.errors import InvalidValueError
+from treefold.core.errors import InvalidValueError, UnknownQuestionError
 from treefold.testing import Divergence, ScriptedFailure, ScriptedModel, ScriptedRequest, replay
 from treefold.toolbox import human_in_loop, raise_exception
 
@@ -267,6 +268,33 @@ def test_people_are_not_asked_again(journal: Path, caplog: pytest.LogCaptureFixt
     assert (again.divergence, again.output) == (None, "Bonn, Ulm, Because.")
     assert "waits for a person (human)" in caplog.text
     assert "WARNING" not in caplog.text
+
+
+def test_code_that_reads_the_open_questions_reads_them_again(journal: Path):
+    tools = Tools()
+    look_up = tools.look_up()
+
+    async def ask(ctx: RunContext) -> str:
+        return await ctx.ask("Where?")
+
+    async def plan(ctx: RunContext) -> str:
+        asked = ctx.invoke(asks)
+        known: list[str] = []
+        async for _ in ctx.runtime.watch(asked, timeout=10):
+            if known := [question.text for question in ctx.runtime.questions()]:
+                break
+        # In a replay, the answer is given after what was done before it.
+        found = await ctx.invoke(look_up, {"word": "yew"})
+        with suppress(UnknownQuestionError):
+            ctx.runtime.answer(f"{asked.id}-1", "Bonn")
+        return f"{known}, {found}, {await asked}"
+
+    asks = CodeFunction(name="ask", callable=ask, uses=[look_up])  # so that a replay runs it
+    function = CodeFunction(name="plan", callable=plan, uses=[asks, look_up])
+    node = record(journal, function, {})
+    assert node.outputs == "['Where?'], look_up says yew, Bonn"
+    again = replay([function], journal)
+    assert (again.divergence, again.output) == (None, node.outputs)
 
 
 def asks(text: str) -> dict[str, Any]:

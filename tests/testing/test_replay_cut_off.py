@@ -20,13 +20,14 @@ from treefold import (
 )
 from treefold.core.errors import CallTimeoutError
 from treefold.testing import HANGS, Replay, ScriptedModel, replay
+from treefold.testing.store_suite import write
 
 
 def cut_off(store: MemoryStore, entries: int) -> MemoryStore:
     """Return the journal, which has no long texts, as it was after so many entries."""
     cut = MemoryStore()
-    cut.acquire()
-    cut.append(store.entries(1)[:entries])
+    cut.join()
+    write(cut, store.entries(1)[:entries])
     cut.close()
     return cut
 

@@ -13,7 +13,7 @@ from treefold.cli.loading import is_in_file
 from treefold.cli.runtime_options import RuntimeOptions
 from treefold.core.errors import InvalidValueError
 from treefold.core.function import DEFAULT_QUEUE, Function
-from treefold.core.shared_store import SharedStore, is_shared
+from treefold.core.store import Store
 from treefold.runtime.durable.worker_settings import WorkerSettings
 from treefold.views.text import printable
 
@@ -58,7 +58,6 @@ def submit(
     with runtime:
         shared = runtime.store
         assert shared is not None
-        assert is_shared(shared)  # a runtime with an engine has no other
         node = runtime.invoke(function, args, key=place.key, queue=queue, model=model)
         runtime.flush()
         is_served = _is_served(shared, queue, function.name)
@@ -77,11 +76,12 @@ def submit(
     return DONE
 
 
-def _is_served(store: SharedStore, queue: str, function: str) -> bool:
+def _is_served(store: Store, queue: str, function: str) -> bool:
     """Whether a living worker takes calls of *function* from *queue*."""
+    assert store.cluster is not None  # a runtime with an engine has no other
     return any(
         row.alive and row.load.slots and queue in row.info.queues and function in row.info.functions
-        for row in store.workers()
+        for row in store.cluster.members.workers()
     )
 
 

@@ -167,7 +167,7 @@ def _journal_fault(folder: str) -> str | None:
             TemporaryDirectory(prefix=".treefold-doctor-", dir=folder) as inside,
             SqliteStore(os.path.join(inside, "run.db")) as store,
         ):
-            store.acquire()
+            store.join()
     except StoreError as error:
         return str(error.args[1])  # without the path of the temporary folder
     except TreefoldError as error:

@@ -16,10 +16,14 @@ _NAMES: Final = "procrastinate, temporal:HOST:PORT, in-process or MODULE:NAME"
 
 @dataclass(frozen=True, slots=True)
 class ChosenEngine:
-    """A work engine, and what it is for people."""
+    """A work engine, and what it is for people.
+
+    *is_given* says whether it is an object of a program.
+    """
 
     engine: WorkEngine
     about: str
+    is_given: bool = False
 
 
 def choose_engine(name: str | None, store: str) -> ChosenEngine:
@@ -77,4 +81,4 @@ def _loaded(name: str) -> ChosenEngine:
             f"--engine {name}: {place} has no {attribute!r} that is a work engine, such as"
             f" {attribute} = Procrastinate(...)"
         )
-    return ChosenEngine(cast("WorkEngine", found), f"placed by {name}")
+    return ChosenEngine(cast("WorkEngine", found), f"placed by {name}", is_given=True)

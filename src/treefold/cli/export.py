@@ -13,7 +13,6 @@ import click
 from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import journal_path, observe, run_id
 from treefold.cli.options import FILE, command, node_argument, store_option
-from treefold.cli.ps import questions_by_run
 from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError
 from treefold.core.json_values import encodable
 from treefold.runtime.observe.observer import Observer
@@ -23,7 +22,7 @@ from treefold.stores.urls import public_name
 from treefold.version import __version__
 from treefold.views import data
 from treefold.views.fork_plan import shared_calls
-from treefold.views.liveness import up_to_date
+from treefold.views.liveness import open_questions, up_to_date
 
 
 @command("export", exit_codes="0 it was written, 2 it was not")
@@ -57,7 +56,7 @@ def export(
     with observe(store) as observer:
         run = run_id(observer, node)
         if html_file or json_file:
-            found = _data(observer, run, journal_path(store))
+            found = exported(observer, run, journal_path(store))
             if html_file:
                 _write(html_file, _page(found))
             if json_file:
@@ -73,18 +72,18 @@ def export(
     return DONE
 
 
-def _data(observer: Observer, run: int, path: str) -> dict[str, Any]:
+def exported(observer: Observer, run: int, path: str) -> dict[str, Any]:
+    """Return the data of a web page with one run."""
     name = encodable(os.path.basename(public_name(path)))
     journal = {"name": name, "driven": False, "version": __version__}
-    rows = {tree.id: tree for tree in observer.trees()}
-    row = rows[run]
+    row, source = observer.tree(run), None
     view = up_to_date(observer, observer.get_view(run))
     shared: Mapping[int, int] = {}
     if row.source:
         with suppress(UnknownNodeError, StoreError):  # the source may have been deleted
+            source = observer.tree(row.source).number
             shared = shared_calls(view, observer.get_view(row.source))
-    source = rows[row.source].number if row.source in rows else None
-    asked = questions_by_run(observer)[run]
+    asked = sum(map(len, open_questions(observer, view).values()))
     return data.run(view, row, asked, journal, shared, source=source)
 
 

@@ -10,7 +10,6 @@ from typing import Final
 from treefold.cli.options import DEFAULT_STORE, LAST, NODE_HELP, STORE_VARIABLE
 from treefold.core.address import address
 from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError
-from treefold.core.shared_store import is_shared
 from treefold.core.store import Store
 from treefold.core.views import NodeView
 from treefold.runtime.observe.observer import Observer, attach
@@ -21,7 +20,8 @@ _NOT_DRIVEN: Final = (
     "no process drives this journal now: unfinished runs resume when their program is started again"
 )
 _PATH: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
-_NODE: Final = re.compile(r"node:([0-9]{1,18})")  # what fits into a column of the store
+_DIGITS: Final = 18  # of a number that fits into a column of the store
+_NODE: Final = re.compile(rf"node:([0-9]{{1,{_DIGITS}}})")
 _KEY: Final = "="
 
 
@@ -86,8 +86,8 @@ def driven(path: str) -> Generator[Store]:
         StoreError: it cannot be written.
     """
     with closing(open_store(path)) as store:
-        if not is_shared(store):
-            store.acquire()
+        if store.cluster is None:
+            store.join()
         yield store
 
 
@@ -129,16 +129,14 @@ def node_id(observer: Observer, text: str) -> int:
         id = int(found[1])
         observer.tree_of(id)  # raises if there is no such node
         return id
-    trees = observer.trees()
     if text == LAST:
-        if not trees:
+        if (newest := observer.find_number()) is None:
             raise UnknownNodeError("there is no run in the journal yet")
-        return trees[-1].id
+        return newest
     key = text.removeprefix(_KEY)
     # Trees that continue each other have the same key: the newest is what became of the call.
-    for tree in reversed(trees):
-        if key and tree.key == key:
-            return tree.id
+    if key and (tree := observer.find_key(key)) is not None:
+        return tree
     raise UnknownNodeError(
         f"there is no run with the key {key!r}; 'treefold ps' lists them. Give {NODE_HELP}"
     )
@@ -146,7 +144,8 @@ def node_id(observer: Observer, text: str) -> int:
 
 def _at_path(observer: Observer, path: str) -> int:
     number, *steps = path.split(".")
-    top = next((tree.id for tree in observer.trees() if str(tree.number) == number), None)
+    is_number = not number.startswith("0") and len(number) <= _DIGITS
+    top = observer.find_number(int(number)) if is_number else None
     if top is None:
         raise UnknownNodeError(f"there is no run {number}; 'treefold ps' lists them")
     if not steps:

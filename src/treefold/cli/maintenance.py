@@ -6,7 +6,7 @@ They write to the journal themselves, so no other process may drive it meanwhile
 import os
 import sys
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from tempfile import TemporaryDirectory
 
 import click
@@ -17,6 +17,7 @@ from treefold.cli.options import FILE, command, node_argument, store_option
 from treefold.core.errors import InvalidValueError, StoreError, UsageError
 from treefold.core.store import Store, TreeRow
 from treefold.runtime.observe.observer import attach
+from treefold.stores.opening import open_store
 from treefold.stores.urls import is_url, public_name
 from treefold.views.text import printable, readable
 
@@ -42,7 +43,7 @@ def import_run(tree: str, store: str | None) -> int:
     with _input_file(tree) as path:
         # A faulty file fails here, before a journal is created.
         rehearsal = MemoryStore()
-        rehearsal.acquire()
+        rehearsal.join()
         written = _import(rehearsal, path)
         with driven(journal) as target:
             rows = _import(target, path)
@@ -75,9 +76,9 @@ def _import(store: Store, path: str) -> list[TreeRow]:
     from treefold.stores import import_tree  # noqa: PLC0415 - --help needs none
 
     with attach(store) as observer:
-        known = {row.id for row in observer.trees()}
+        newest = observer.find_number()
         import_tree(store, path)
-        return [row for row in observer.trees() if row.id not in known]
+        return observer.trees(after=newest or 0)
 
 
 def _warn_of_unfinished(rows: Iterable[TreeRow], journal: str) -> None:
@@ -107,15 +108,15 @@ def delete(node: str, store: str | None, *, yes: bool) -> int:
     """
     with observe(store) as observer:
         run = run_id(observer, node)
-        rows = {row.id: row for row in observer.trees()}
-    number = rows[run].number
+    with closing(open_store(journal_path(store), create=False)) as source:
+        [row, *forks] = [_row(source, tree) for tree in (run, *source.forks(run))]
     # The store refuses these, too, but only after the user has been asked for confirmation.
-    if rows[run].open:
-        raise UsageError(f"run {number} has not ended; cancel it first")
-    if forks := [row.number for row in rows.values() if row.source == run]:
-        shared = f"delete run {forks[0]} first, which shares its calls"
-        raise UsageError(f"run {number} was forked; {shared}")
-    name = printable(f"{rows[run].function} (run {number})")
+    if row.open:
+        raise UsageError(f"run {row.number} has not ended; cancel it first")
+    if forks:
+        shared = f"delete run {forks[0].number} first, which shares its calls"
+        raise UsageError(f"run {row.number} was forked; {shared}")
+    name = printable(f"{row.function} (run {row.number})")
     if not yes and not _confirmed(name):
         print("nothing was deleted", file=sys.stderr)
         return USAGE
@@ -123,6 +124,12 @@ def delete(node: str, store: str | None, *, yes: bool) -> int:
         target.delete(run)
     print(f"{name} was deleted; 'treefold vacuum' returns its space to the disk")
     return DONE
+
+
+def _row(store: Store, tree: int) -> TreeRow:
+    """Return the row of one tree; the others are not read."""
+    [row] = store.trees(after=tree - 1, limit=1)
+    return row
 
 
 def _confirmed(name: str) -> bool:

@@ -167,10 +167,19 @@ def recorded_model(
             return None  # the runtime creates it, or says what is wrong
         raise
     with observer:
-        views = [observer.get_view(one.id) for one in observer.trees() if one.open]
-        stack: list[NodeView] = [view for view in views if not view.inert]
-    if function is not None:
-        stack = [view for view in stack if view.fn == function and dict(view.inputs) == args]
+        for tree in reversed(observer.trees(open=True)):
+            if function is not None and tree.function != function:
+                continue
+            view = observer.get_view(tree.id)
+            if view.inert or (function is not None and dict(view.inputs) != args):
+                continue
+            if (model := _model_in(view)) is not None:
+                return model
+    return None
+
+
+def _model_in(top: NodeView) -> str | None:
+    stack = [top]
     while stack:
         view = stack.pop()
         if view.model is not None and _is_known(view.model):

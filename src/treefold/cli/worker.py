@@ -4,8 +4,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
@@ -16,11 +17,10 @@ from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
 from treefold.cli.health import Health, LoopPulse
 from treefold.cli.journal import shared_journal
 from treefold.cli.loading import ENGINE_HELP, MODEL_HELP, TARGET, load_functions, load_model
-from treefold.cli.options import command, read_seconds, shared_store_option
+from treefold.cli.options import STORE_VARIABLE, command, read_seconds
 from treefold.cli.runtime_options import RuntimeOptions, runtime_options
 from treefold.core.errors import FencedError, InvalidValueError, TreefoldError
 from treefold.core.function import DEFAULT_QUEUE
-from treefold.core.shared_store import is_shared
 from treefold.http_server.address import parse_address
 from treefold.http_server.probes import ProbeServer
 from treefold.runtime.durable.worker_settings import WorkerPhase, WorkerSettings
@@ -48,7 +48,14 @@ _LOOK: Final = 0.05  # seconds between two looks whether it is ready
     required=True,
     help="a module or a .py file, and a name in it for only that function, or a Runtime",
 )
-@shared_store_option
+@click.option(
+    "--store",
+    "stores",
+    metavar="URL",
+    multiple=True,
+    help=f"a journal that workers share, postgresql://USER@HOST/DATABASE; by default"
+    f" ${STORE_VARIABLE}; may be repeated",
+)
 @click.option("--engine", metavar="NAME", help=ENGINE_HELP)
 @click.option(
     "--queue",
@@ -61,7 +68,8 @@ _LOOK: Final = 0.05  # seconds between two looks whether it is ready
     "--slots",
     metavar="N",
     type=int,
-    help=f"how many runs at once; those that only wait do not count; {_SLOTS} by default",
+    help="how many runs of a store at once; those that only wait do not count;"
+    f" {_SLOTS} by default",
 )
 @click.option(
     "--drain",
@@ -89,7 +97,7 @@ _LOOK: Final = 0.05  # seconds between two looks whether it is ready
 def worker(  # noqa: PLR0913 - options, each passed by name
     targets: tuple[str, ...],
     *,
-    store: str | None,
+    stores: tuple[str, ...],
     engine: str | None,
     queues: tuple[str, ...],
     slots: int | None,
@@ -108,6 +116,8 @@ def worker(  # noqa: PLR0913 - options, each passed by name
     a module did not import can be run. If a worker dies, the others take over what it ran: what
     was done is not done again.
 
+    With several stores it runs what is submitted to each, and is ready when it is in all.
+
     A Runtime of a program, or a function that makes one, has a store, an engine and all else that
     decides about its runs: 'treefold worker app.py:runtime'. Its options are not given again.
 
@@ -122,7 +132,7 @@ def worker(  # noqa: PLR0913 - options, each passed by name
         address = None if health is None else parse_address(health, allow_remote=True)
         decides = RuntimeOptions(**deciding)
         own = {
-            "--store": store,
+            "--store": stores,
             "--engine": engine,
             "--queue": queues,
             "--slots": slots is not None,
@@ -131,22 +141,35 @@ def worker(  # noqa: PLR0913 - options, each passed by name
             "--model": model,
         }
         runtime = decides.named_runtime(targets, own)
-        about = f"placed by the engine of {targets[0]}"
-        if runtime is None:
-            url = shared_journal(store)
-            functions = load_functions(targets)
-            settings = _settings(name, queues, slots, lease)
-            chosen = choose_engine(engine, url)
-            about = chosen.about
-            runtime = decides.make(
-                functions,
-                load_model(model),
-                new_runs=False,
-                store=url,
-                engine=chosen.engine,
-                worker=settings,
-            )
-        return asyncio.run(_Worker(runtime, about, drain).run(address))
+        if runtime is not None:
+            placed = f"placed by the engine of {targets[0]}"
+            return asyncio.run(_Worker([_Served(runtime, placed)], drain).run(address))
+        urls = [shared_journal(store) for store in dict.fromkeys(stores) or [None]]
+        functions, models = load_functions(targets), load_model(model)
+        settings = _settings(name, queues, slots, lease)
+        served: list[_Served] = []
+        try:
+            for url in urls:
+                chosen = choose_engine(engine, url)
+                if len(urls) > 1 and chosen.is_given:
+                    raise InvalidValueError(
+                        f"--engine {engine} is one engine, which serves one store: start a worker"
+                        " for each store"
+                    )
+                runtime = decides.make(
+                    functions,
+                    models,
+                    new_runs=False,
+                    store=url,
+                    engine=chosen.engine,
+                    worker=settings,
+                )
+                served.append(_Served(runtime, chosen.about))
+            return asyncio.run(_Worker(served, drain).run(address))
+        finally:
+            # Those of the first stores, if a later one cannot be opened.
+            for one in served:
+                one.runtime.close()
     except FencedError as error:
         _say(f"{error}; other workers run what it had, so start it again")
         return FAILED
@@ -172,19 +195,23 @@ def _settings(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """A runtime with a store that is served; *about* says who places its work."""
+
+    runtime: Runtime
+    about: str
+
+
 class _Worker:
-    """Runs a worker until a signal, and reports its progress on stderr.
+    """Runs a worker until a signal, and reports its progress on stderr."""
 
-    *about* says who places its work.
-    """
-
-    def __init__(self, runtime: Runtime, about: str, drain: float) -> None:
-        self._runtime = runtime
-        self._settings = runtime.worker_settings
-        self._about = about
+    def __init__(self, served: Sequence[_Served], drain: float) -> None:
+        self._served = served
         self._drain = drain
         self._url: str | None = None  # of the health checks
         self._stop = asyncio.Event()
+        self._failures: list[TreefoldError] = []
 
     async def run(self, address: tuple[str, int] | None) -> int:
         """Work until it is asked to stop; serve health checks at *address*."""
@@ -192,13 +219,28 @@ class _Worker:
         pulse = LoopPulse(loop)
         with self._serving(address, pulse), _calling_on_signals(self._stop_by, loop):
             try:
-                async with self._runtime as runtime:
-                    self._announce(loop)
-                    await runtime.work(drain=self._drain, stop=self._stop)
+                async with asyncio.TaskGroup() as group:
+                    for one in self._served:
+                        group.create_task(self._work(one))
             finally:
                 pulse.stop()
+        if self._failures:
+            raise self._failures[0]
         _say("stopped")
         return DONE
+
+    async def _work(self, served: _Served) -> None:
+        """Run what is submitted to one store, until this worker stops."""
+        try:
+            async with served.runtime as runtime:
+                self._announce(served, asyncio.get_running_loop())
+                await runtime.work(drain=self._drain, stop=self._stop)
+        except TreefoldError as error:
+            # Raised when the others have given up what they run.
+            self._failures.append(error)
+        finally:
+            # It is one process for all stores: what stops it in one of them stops it in all.
+            self._stop.set()
 
     def _serving(
         self, address: tuple[str, int] | None, pulse: LoopPulse
@@ -206,35 +248,28 @@ class _Worker:
         """Serve health checks, if there is an *address*."""
         if address is None:
             return nullcontext()
-        store, settings = self._runtime.store, self._settings
-        assert store is not None
-        assert is_shared(store)  # a runtime with an engine has no other
-        health = Health(
-            store,
-            settings.queues,
-            settings.lease,
-            status=self._runtime.worker_status,
-            busy=pulse.seconds_since,
-        )
+        health = Health([one.runtime for one in self._served], busy=pulse.seconds_since)
         probes = ProbeServer(*address, health.pages)
         self._url = probes.url
         return probes
 
-    def _announce(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _announce(self, served: _Served, loop: asyncio.AbstractEventLoop) -> None:
         """Say that it is ready, as soon as it is."""
-        phase = self._runtime.worker_status().phase
+        runtime = served.runtime
+        settings = runtime.worker_settings
+        phase = runtime.worker_status().phase
         if phase is WorkerPhase.Starting:
-            loop.call_later(_LOOK, self._announce, loop)
+            loop.call_later(_LOOK, self._announce, served, loop)
         elif phase is WorkerPhase.Ready:
-            settings, store = self._settings, self._runtime.store
+            store = runtime.store
             assert store is not None  # a runtime with an engine has one
             queues = ", ".join(sorted(settings.queues))
-            known = len(self._runtime.invocable_functions)
+            known = len(runtime.invocable_functions)
             facts = [
                 f"{known} function{'' if known == 1 else 's'}",
                 f"queue{'' if len(settings.queues) == 1 else 's'} {queues}",
                 f"{settings.slots} slot{'' if settings.slots == 1 else 's'}",
-                self._about,
+                served.about,
             ]
             if self._url is not None:
                 facts.append(f"health at {self._url}")

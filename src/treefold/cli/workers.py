@@ -10,8 +10,8 @@ from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import shared_journal
 from treefold.cli.options import command, json_option, shared_store_option
 from treefold.cli.output import aligned, columns, duration, print_json
+from treefold.core.cluster import Cluster, Drives, WorkerRow
 from treefold.core.errors import InvalidValueError
-from treefold.core.shared_store import SharedStore, WorkerRow, is_shared
 from treefold.core.suggestions import did_you_mean
 from treefold.core.truncation import truncate
 from treefold.views.text import readable
@@ -44,41 +44,58 @@ def workers(action: str, worker: str | None, store: str | None, *, json: bool) -
     it was last seen longer ago than its lease; then others take over what it ran. WAITING are runs
     that only wait, for a person or for calls that others run; they take none of the SLOTS. A
     program that only submits calls, or runs its own, is listed as long as it is connected, without
-    queues.
+    queues. Below are the runs of all queues that wait for a worker, and the calls in doubt.
     """
-    with _opened(store) as shared:
-        rows = sorted(shared.workers(), key=lambda row: row.id)
+    with _cluster(store) as cluster:
+        rows = sorted(cluster.members.workers(), key=lambda row: row.id)
         if action == "drain":
             found = _named(rows, worker)
-            shared.drain(found.id)
+            cluster.members.drain(found.id)
             print(readable(f"{found.info.name} was asked to stop"))
         elif worker is not None:
             raise InvalidValueError(f"list takes no name, got {worker!r}; drain does")
         elif json:
             print_json([_data(row) for row in rows])
         else:
-            _print(rows)
+            _print([*_table(rows), *_waiting(cluster.drives)])
     return DONE
 
 
 @contextmanager
-def _opened(store: str | None) -> Generator[SharedStore]:
+def _cluster(store: str | None) -> Generator[Cluster]:
     """Open the store that workers share."""
     from treefold.stores.opening import open_store  # noqa: PLC0415 - --help needs none
 
     opened = open_store(shared_journal(store), create=False)
     try:
-        assert is_shared(opened)  # as every store with a URL
-        yield opened
+        assert opened.cluster is not None  # as that of every store with a URL
+        yield opened.cluster
     finally:
         opened.close()
 
 
-def _print(rows: Sequence[WorkerRow]) -> None:
+def _print(lines: Iterable[str]) -> None:
     room = columns()
-    table = [_HEAD, *(_cells(row) for row in rows)]
-    for line in aligned(table) if rows else ["no workers"]:
+    for line in lines:
         print(truncate(readable(line), room))
+
+
+def _table(rows: Sequence[WorkerRow]) -> Iterable[str]:
+    return aligned([_HEAD, *(_cells(row) for row in rows)]) if rows else ["no workers"]
+
+
+def _waiting(drives: Drives) -> Iterable[str]:
+    """Yield what waits, for a worker and for a person, if anything does."""
+    owed, doubts = drives.depth(), drives.doubts()
+    if owed.count:
+        oldest = duration(owed.oldest)
+        yield f"{_counted(owed.count, 'run')} for a worker, the first for {oldest}"
+    if doubts:
+        yield f"{_counted(doubts, 'call')} in doubt for a person: treefold questions"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"1 {noun} waits" if count == 1 else f"{count:,} {noun}s wait"
 
 
 def _cells(row: WorkerRow) -> Sequence[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from treefold.core.events import Event, Failure, Moment
 from treefold.core.exchange import Exchange
-from treefold.core.fact import VERBATIM
+from treefold.core.fact import VERBATIM, Finite
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import TokenUsage
 
@@ -64,7 +64,7 @@ class RateAwaited(Event, frozen=True):
     inward: ClassVar = True
 
     at: Moment
-    seconds: float  # 0: others wait before it
+    seconds: Finite  # 0: others wait before it
 
 
 class BudgetAwaited(Event, frozen=True):
@@ -142,7 +142,7 @@ class RequestRetried(Event, frozen=True):
     at: Moment
     attempt: int
     failure: Failure
-    wait: float
+    wait: Finite
 
 
 class RequestFailed(Event, frozen=True):
@@ -227,4 +227,4 @@ class ResponseCompleted(Event, frozen=True):
     # Its number among the responses of the conversation: 1, 2, ... Keys of calls and positions of
     # forks are made from it, so it depends on what was said, never on what is sent.
     step: int
-    first_chunk: float | None = None  # seconds from the request until the response began to arrive
+    first_chunk: Finite | None = None  # seconds from the request until the response began to arrive

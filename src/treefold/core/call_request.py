@@ -1,8 +1,9 @@
 """The request for a call, and what the framework's own functions see of the call that starts."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import Rules
@@ -15,8 +16,7 @@ from treefold.core.states import NodeState
 Gate = Callable[[RunContext], Awaitable[Mapping[str, Any]]]
 
 
-@dataclass(slots=True)
-class CallRequest:
+class CallRequest(Struct):
     """A function, its arguments, and the options of the call."""
 
     function: Function

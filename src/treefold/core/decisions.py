@@ -12,6 +12,7 @@ from inspect import isawaitable, signature
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
+from treefold.core.scalars import exact_number
 from treefold.core.suggestions import did_you_mean
 
 HOOK_PRE_TOOL_USE: Final = "pre_tool_use"
@@ -178,8 +179,8 @@ class HookMatcher:
         matcher: a regular expression for whole names of tools, such as "bash|text_editor"; None
             or "*" for every tool.
         hooks: the hooks, in order.
-        timeout: seconds that each may take. One that takes longer ends the agent, as one that
-            raises an exception does; None for no limit.
+        timeout: seconds that each may take, more than 0. One that takes longer ends the agent, as
+            one that raises an exception does; None for no limit.
 
     Example:
         >>> from treefold import HookDecision, HookMatcher
@@ -206,6 +207,7 @@ class HookMatcher:
                 ) from None
         for handler in self.hooks:
             _check_takes_event(handler)
+        object.__setattr__(self, "timeout", _checked_timeout(self.timeout))
 
     def applies_to(self, tool: str) -> bool:
         """Whether the hooks are asked about this tool."""
@@ -307,6 +309,20 @@ async def _asked(
     if not isinstance(decision, HookDecision | None):
         raise InvalidValueError(f"a decision hook returns a HookDecision or None, not {decision!r}")
     return decision
+
+
+def _checked_timeout(timeout: Any) -> float | None:
+    """Return the timeout of a hook; one that no hook could meet is refused."""
+    try:
+        seconds = None if timeout is None else exact_number(timeout)
+    except TypeError:
+        seconds = 0.0
+    if isinstance(timeout, bool) or (seconds is not None and seconds <= 0):
+        raise InvalidValueError(
+            f"the timeout of a HookMatcher is in seconds, more than 0, or None for no limit; not"
+            f" {timeout!r}"
+        )
+    return seconds
 
 
 def _changed(event: HookEvent, decision: HookDecision) -> HookEvent:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 from treefold.core.budget import Budget
 from treefold.core.errors import RecordedError, TracedError
-from treefold.core.fact import COLUMN, HIDDEN, UNCOMPARED, VERBATIM, Fact, force_setattr
+from treefold.core.fact import COLUMN, HIDDEN, UNCOMPARED, VERBATIM, Fact, Finite, force_setattr
 from treefold.core.guards import Guards
 from treefold.core.json_form import LIMIT, json_form
 from treefold.core.question import Answer, Question
@@ -81,7 +81,7 @@ class BudgetAbove(Fact, frozen=True):
 class CallOptions(Fact, frozen=True):
     """The options that a top-level or remote call was made with."""
 
-    timeout: float | None = None
+    timeout: Finite | None = None
     model: str | None = None
     budget: Budget | None = None
     passing: bool = False  # only the process that made the call can continue it
@@ -218,7 +218,7 @@ class CallStarted(Event, frozen=True):
     new_state: ClassVar = NodeState.Running
 
     at: Moment
-    deadline: float | None = None  # when its timeout ends it, in any process
+    deadline: Finite | None = None  # when its timeout ends it, in any process
     gated: bool = False  # a gate has to allow it before its function runs
 
 

@@ -81,13 +81,15 @@ class LazyExchange:
     """Stands for an exchange that is read when a field of it is first accessed; most never are.
 
     Args:
-        read: returns the exchange.
+        read: returns the exchange in a text.
+        text: which that is.
     """
 
-    __slots__ = ("_exchange", "_read")
+    __slots__ = ("_exchange", "_read", "_text")
 
-    def __init__(self, read: Callable[[], Exchange]) -> None:
+    def __init__(self, read: Callable[[str], Exchange], text: str) -> None:
         self._read = read
+        self._text = text
 
     # Called for what it does not have itself.
     def __getattr__(self, name: str) -> Any:
@@ -101,7 +103,7 @@ class LazyExchange:
         try:
             return object.__getattribute__(self, "_exchange")
         except AttributeError:
-            self._exchange = self._read()
+            self._exchange = self._read(self._text)
             return self._exchange
 
     def __eq__(self, other: object) -> bool:

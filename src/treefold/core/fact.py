@@ -7,6 +7,7 @@ changes; what forks keep of it is in ``core.forking``.
 """
 
 import json
+import sys
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -18,6 +19,7 @@ from typing import (
     ClassVar,
     Final,
     NamedTuple,
+    TypeAlias,
     TypeVar,
     Union,
     get_args,
@@ -37,6 +39,10 @@ HIDDEN: Final = Meta(extra={"mark": "hidden"})  # not in the JSON for other prog
 COLUMN: Final = Meta(extra={"mark": "column"})  # in the journal, a column of the entry has it
 VERBATIM: Final = Meta(extra={"mark": "verbatim"})  # compared with new ones, so never redacted
 UNCOMPARED: Final = Meta(extra={"mark": "uncompared"})  # does not count when facts are compared
+
+# A number that is not infinite and not NaN. A time or a duration that is read has to be one, from
+# whatever it is read: a timer for NaN never ends, and the json module reads NaN.
+Finite: TypeAlias = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 
 class Fact(Struct, frozen=True, omit_defaults=True):
@@ -76,11 +82,18 @@ def fields_of(kind: type[Struct]) -> tuple[Field, ...]:
         if get_origin(hint) is Annotated:
             hint, *rest = get_args(hint)
             marks = tuple([mark for mark in rest if isinstance(mark, Meta)])
+        if get_origin(hint) in {Union, UnionType}:
+            # Of types that have marks themselves, such as ``Finite | None``.
+            hint = Union[tuple(map(_without_marks, get_args(hint)))]  # noqa: UP007 - not known here
         default = one.default
         if one.default_factory is not msgspec.NODEFAULT:
             default = one.default_factory()
         found.append(Field(one.name, one.encode_name, hint, default, marks))
     return tuple(found)
+
+
+def _without_marks(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 @cache

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Annotated, Final
 
 from treefold.core.budget import Budget
-from treefold.core.fact import VERBATIM, Fact, replace
+from treefold.core.fact import VERBATIM, Fact, Finite, replace
 
 # The names of guards that are data; a hook has its own.
 ALLOWED: Final = "allowed_tools"
@@ -31,7 +31,7 @@ class HookGuard(Fact, frozen=True):
     name: Annotated[str, VERBATIM]
     matcher: Annotated[str | None, VERBATIM] = None
     version: Annotated[str, VERBATIM] = ""
-    timeout: float | None = None
+    timeout: Finite | None = None
 
 
 class Guards(Fact, frozen=True):

@@ -177,7 +177,8 @@ def events_of(
         ValueError: an entry is damaged.
     """
     decoder = ValueDecoder(text_of)
-    return [_event_of(entry, decoder, reporting) for entry in entries]
+    read_exchange = partial(_read_exchange, decoder, reporting)
+    return [_event_of(entry, decoder, read_exchange) for entry in entries]
 
 
 def hashes_in(entry: Entry) -> set[str]:
@@ -189,7 +190,9 @@ def hashes_in(entry: Entry) -> set[str]:
     return {hash for line in entry.body.split("\n") for hash in texts_in(json.loads(line))}
 
 
-def _event_of(entry: Entry, decoder: ValueDecoder, reporting: Reporting) -> Event:
+def _event_of(
+    entry: Entry, decoder: ValueDecoder, read_exchange: Callable[[str], Exchange]
+) -> Event:
     kind = _KINDS.get(entry.kind)
     if kind is None:
         raise ValueError(f"unknown kind of event {entry.kind!r}")
@@ -203,8 +206,7 @@ def _event_of(entry: Entry, decoder: ValueDecoder, reporting: Reporting) -> Even
     except (KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
         raise ValueError(f"not a journal's {entry.kind}: {error}") from error
     if exchange:
-        read = partial(_read_exchange, exchange, decoder, reporting)
-        force_setattr(event, _EXCHANGE, LazyExchange(read))
+        force_setattr(event, _EXCHANGE, LazyExchange(read_exchange, exchange))
     return event
 
 
@@ -248,7 +250,7 @@ def _columns(kind: type[Event], entry: Entry) -> dict[str, Any]:
     return columns
 
 
-def _read_exchange(text: str, decoder: ValueDecoder, reporting: Reporting) -> Exchange:
+def _read_exchange(decoder: ValueDecoder, reporting: Reporting, text: str) -> Exchange:
     with reporting():
         return convert(decoder.read(text), Exchange)
 

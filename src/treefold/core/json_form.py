@@ -6,6 +6,7 @@ JSON form are replaced, as ``json_values`` says.
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -20,6 +21,7 @@ from treefold.core.json_values import as_data, encodable
 from treefold.core.truncation import truncate
 
 SCHEMA: Final = 1  # changes if a field changes its meaning or is removed
+_BOUNDS: Final = (-sys.float_info.max, sys.float_info.max)
 LIMIT: Final = 100_000  # characters of one text or value
 
 JsonSchema = dict[str, Any]
@@ -196,7 +198,10 @@ def _tagged(kind: type[Fact]) -> JsonSchema:
 
 
 def _without_titles(schema: Any) -> Any:
-    """Return *schema* without the names of classes and the defaults of their constructors."""
+    """Return *schema* without the names of classes and the defaults of their constructors.
+
+    The bounds of ``Finite`` are left out, too: every number of JSON is finite.
+    """
     if isinstance(schema, list):
         return [_without_titles(one) for one in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -204,7 +209,7 @@ def _without_titles(schema: Any) -> Any:
     return {
         name: _without_titles(one)
         for name, one in cast("JsonSchema", schema).items()
-        if name not in {"title", "default"} or isinstance(one, dict)
+        if (name not in {"title", "default"} and one not in _BOUNDS) or isinstance(one, dict)
     }
 
 

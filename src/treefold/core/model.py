@@ -5,10 +5,11 @@ knows neither who consumes the events nor how the calls that a model requests ar
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.exchange import Exchange
@@ -82,6 +83,13 @@ class ModelSettings:
             raise InvalidValueError(
                 f"caching must be one of {known}, got {self.caching!r}"
             ) from None
+
+
+# Is awaited before each attempt to send a request, which may have to wait, or be forbidden. A
+# runtime sets it for the time of a request.
+before_attempt: Final[ContextVar[Callable[[], Awaitable[None]] | None]] = ContextVar(
+    "before_attempt", default=None
+)
 
 
 class Session(ABC):

@@ -1,15 +1,23 @@
-"""Moments: times of the clock on the wall, as a program gives them."""
+"""Moments: times of the clock on the wall, as a program gives them; and the steady clock."""
 
 import math
 import time
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
 
+# That of Linux goes on while the machine is suspended, which its CLOCK_MONOTONIC does not.
+_STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
-def moment_of(given: Any, what: str) -> float:
-    """Return a number of seconds from now, a timedelta or a datetime as seconds since the epoch.
+
+def steady() -> float:
+    """Return the seconds of a clock that nobody sets."""
+    return time.clock_gettime(_STEADY)
+
+
+def moment_of(given: Any, what: str, now: float) -> float:
+    """Return a number of seconds from *now*, a timedelta or a datetime as seconds since the epoch.
 
     Raises:
         InvalidValueError: it is none of these, or a datetime without a time zone.
@@ -27,7 +35,7 @@ def moment_of(given: Any, what: str) -> float:
         raise InvalidValueError(
             f"{what} is a number of seconds, a timedelta or a datetime, not {given!r}"
         )
-    return time.time() + float(seconds)
+    return now + float(seconds)
 
 
 def in_words(moment: float) -> str:

@@ -1,6 +1,6 @@
 """Questions, which wait for a person, and their answers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Annotated, Any, Final, cast
@@ -9,8 +9,8 @@ from msgspec import field
 
 from treefold.core.answer_form import checked_value
 from treefold.core.budget import amounts_in, as_text
-from treefold.core.errors import InvalidValueError
-from treefold.core.fact import HIDDEN, UNCOMPARED, VERBATIM, Fact, replace
+from treefold.core.errors import InvalidValueError, UnknownQuestionError
+from treefold.core.fact import HIDDEN, UNCOMPARED, VERBATIM, Fact, Finite, replace
 from treefold.core.json_form import LIMIT, json_form
 from treefold.core.plain import to_plain
 
@@ -26,6 +26,7 @@ FAIL: Final = "fail"
 # Words that mean the same as a choice.
 _SAYING_YES: Final = frozenset({ALLOW, "yes", "y"})
 _SAYING_NO: Final = frozenset({DENY, "no", "n"})
+LISTED: Final = 20  # ids of questions in a message
 _MOST_DIGITS: Final = 18  # of an id; as many always fit into 64 bits
 
 
@@ -49,7 +50,7 @@ class QuestionKind(StrEnum):
 class Escalation(Fact, frozen=True):
     """Who is asked instead, if a question has no answer at this time."""
 
-    at: float  # in seconds since the epoch
+    at: Finite  # in seconds since the epoch
     to: str
 
 
@@ -90,13 +91,13 @@ class Question(Fact, frozen=True, kw_only=True):
     choices: tuple[str, ...] = ()
     form: Mapping[str, Any] | None = None
     default: str | None = None
-    expires: float | None = None
+    expires: Finite | None = None
     to: str = ""
     escalations: tuple[Escalation, ...] = ()
     key: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""
     command: Annotated[str, HIDDEN, UNCOMPARED, VERBATIM] = ""
     notified: Annotated[bool, HIDDEN, UNCOMPARED] = False
-    deadline: Annotated[float | None, HIDDEN, UNCOMPARED] = None
+    deadline: Annotated[Finite | None, HIDDEN, UNCOMPARED] = None
 
     @property
     def changes_at(self) -> float | None:
@@ -248,6 +249,15 @@ def asking_node(id: str) -> int | None:
     node = id.partition("-")[0]
     is_id = node.isascii() and node.isdigit() and len(node) <= _MOST_DIGITS
     return int(node) if is_id else None
+
+
+def unknown_question(id: str, known: Sequence[str]) -> UnknownQuestionError:
+    """Return the error that no question with this *id* is open, but those with these ids are."""
+    more = ", ..." if len(known) > LISTED else ""
+    return UnknownQuestionError(
+        f"no question {id!r} waits for an answer (it may have been answered already);"
+        f" open: {', '.join(known[:LISTED]) or 'none'}{more}"
+    )
 
 
 def ends_pause(question: Question, answer: Answer) -> bool:

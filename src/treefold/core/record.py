@@ -64,6 +64,7 @@ RUNS: Final = "runs"
 _WAITS: Final = "waits to be started"
 _RECEIVES: Final = "receives a response"
 _DECISIONS: Final = {QuestionKind.Approval, QuestionKind.InDoubt}
+_NOTHING: Final[frozenset[str]] = frozenset()
 
 
 class Spending:
@@ -198,12 +199,12 @@ class CallRecord:
         # The permissions that bind its tree, and the names of those that a person has ever lifted.
         options = requested.options
         self.guards: tuple[Guards, ...] = () if options is None else options.guards
-        self.lifted: frozenset[str] = frozenset()
+        self.lifted = _NOTHING
         self.questions: dict[str, Question] | None = None  # the open ones
         self.asked: dict[str, Question] | None = None  # all, by their ids
         self.budgets: dict[str, Budget] | None = None  # what people raised its budgets to, by place
         # The answers that its code has not received: given in an earlier process, or just now.
-        self.answers: list[tuple[Question, Answer]] = []
+        self.answers: tuple[tuple[Question, Answer], ...] = ()
         if parent is not None:
             parent.children = parent.children or []
             parent.children.append(self)
@@ -272,7 +273,7 @@ class CallRecord:
         """
         for number, (question, answer) in enumerate(self.answers):
             if question.has_key(kind, key):
-                del self.answers[number]
+                self.answers = self.answers[:number] + self.answers[number + 1 :]
                 return answer
         return None
 
@@ -301,12 +302,15 @@ class CallRecord:
     def _edit(self, event: ArgumentsEdited) -> None:
         self.inputs, self.edited = event.inputs, True
         # An approval was of other arguments.
-        self.answers = [one for one in self.answers if one[0].kind is not QuestionKind.Approval]
+        self._keep_answers(lambda kind: kind is not QuestionKind.Approval)
 
     def _allow(self, event: CallAllowed) -> None:
         self.allowed, self.foreign = True, False
         # The decision about a call in doubt applies to one run of it only.
-        self.answers = [one for one in self.answers if one[0].kind is not QuestionKind.InDoubt]
+        self._keep_answers(lambda kind: kind is not QuestionKind.InDoubt)
+
+    def _keep_answers(self, keeps: Callable[[QuestionKind], bool]) -> None:
+        self.answers = tuple([one for one in self.answers if keeps(one[0].kind)])
 
     def _pause(self, event: CallPaused) -> None:
         self.state, self.status = PAUSED, event.reason
@@ -356,7 +360,7 @@ class CallRecord:
         while stack:
             record = stack.pop()
             record.foreign = True
-            record.answers = [one for one in record.answers if one[0].kind not in _DECISIONS]
+            record._keep_answers(lambda kind: kind not in _DECISIONS)
             stack.extend(record.children)
 
     def _add_guards(self, event: GuardsAdded) -> None:
@@ -393,7 +397,7 @@ class CallRecord:
     def _reopen(self, at: float | None) -> None:
         self.ended = None
         self.since, self.deadline = at, None
-        self.answers = [(q, a) for q, a in self.answers if not _is_over(q, a)]
+        self.answers = tuple([(q, a) for q, a in self.answers if not _is_over(q, a)])
         waits = self.started is None
         self.state = WAITING if waits else RUNNING
         self.status = _WAITS if waits else RUNS
@@ -417,7 +421,7 @@ class CallRecord:
                 end_person(self._phases(), event.at)
         if event.answer is not None and self.asked is not None and event.id in self.asked:
             question = self.asked[event.id]
-            self.answers.append((question, event.answer))
+            self.answers += ((question, event.answer),)
             if question.kind is QuestionKind.Budget and event.answer.text != CANCEL:
                 self._raise_budget(question.key, amounts_in(event.answer.text))
 
@@ -527,7 +531,7 @@ class CallRecord:
         self.status = RUNS
         close_phase(self._phases(), event.at)
         # A resumed agent continues after this response, so it asks nothing older again.
-        self.answers.clear()
+        self.answers = ()
         self._spend(event.usage, event.cost, 1)
 
     def _spend(self, usage: TokenUsage, cost: Decimal | None, responses: int) -> None:
@@ -603,7 +607,11 @@ def _last_time(top: CallRecord, until: float) -> float:
 class TreeFold(dict[int, CallRecord]):
     """The records of one tree, by the ids of their nodes."""
 
-    _seqnum = 0
+    __slots__ = ("_seqnum",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seqnum = 0  # of the last change
 
     def apply(self, event: Event) -> CallRecord:
         """Apply *event*, and return the record of its call."""

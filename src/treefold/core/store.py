@@ -3,19 +3,28 @@
 A journal is the ordered list of all events. A store keeps it and, in the same transaction, indexes
 what has to be found without reading it: the trees, the open nodes, the pending questions. A store
 handles ids, states and texts; it does not interpret them.
+
+A journal has one owner, or it has one for each tree: then several processes write it at once, and
+the store has a ``Cluster`` (``core/cluster.py``), by which they share the work. Everything else is
+the same.
 """
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Final, Protocol
 
 from msgspec import field
 
+from treefold.core.cluster import Cluster, Ownership, WorkerInfo
+from treefold.core.errors import FencedError
 from treefold.core.fact import Fact
 from treefold.core.question import Question
 from treefold.core.states import NodeState
+from treefold.core.work_engine import Ticket
+
+LEASE: Final = 12.0  # seconds after which a silent worker counts as dead, if it says nothing else
 
 may_block: Final[ContextVar[bool]] = ContextVar("may_block", default=True)
 
@@ -78,15 +87,17 @@ class Entry(Fact, frozen=True, kw_only=True):
         settled: the id of a question that is no longer pending; the end of a node settles all of
             its own.
         at: when it happened, in seconds since the epoch, if known.
-        seq: its position in the journal; assigned by the store.
+        seq: its position, assigned by the store: a number that rises within its tree. A store with
+            one owner counts over all trees, a cluster within each tree.
 
     Example:
-        >>> from treefold.stores import Call, Entry, MemoryStore
+        >>> from treefold.stores import Batch, Call, Entry, MemoryStore
         >>> call = Call(parent=0, key="nightly", index=1, function="report")
+        >>> entry = Entry(tree=1, node=1, number=1, kind="Asked", body="{}", call=call)
         >>> store = MemoryStore()
-        >>> _ = store.acquire()
-        >>> store.append([Entry(tree=1, node=1, number=1, kind="Asked", body="{}", call=call)])
-        1
+        >>> _ = store.join()
+        >>> store.append([Batch(entries=[entry])])
+        [1]
         >>> store.entries(1)[0].kind
         'Asked'
     """
@@ -123,6 +134,42 @@ def _bytes(*texts: str) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
+class Batch(Fact, frozen=True, kw_only=True):
+    """Entries of one drive, in order, which are written together or refused together.
+
+    A store with one owner is one drive with all of its trees, and needs the entries only.
+
+    Attributes:
+        ownership: of the drive. An epoch of 1 and nothing written creates the drive, owned by this
+            worker. In a cluster, None creates a drive without an owner: then the entries are those
+            of a new tree, and *tickets* has its ticket; without one it is not owed. No worker is
+            needed for that.
+        written: how many entries of the drive were written before these. Entries that the store has
+            already are skipped, so that a batch can be sent again after a lost connection.
+        tickets: the calls among these entries that become drives of their own, owed from now on.
+        drives: the calls among these entries that belong to another drive, and to which: calls
+            below a remote call that its worker runs as part of the tree. A worker that
+            adopts that drive later runs them, and gets the messages for them.
+        reopened: calls with drives of their own that had ended, and are to be run once more. They
+            are owed from now on, whoever has owned them.
+
+    Example:
+        >>> from treefold.stores import Batch, Call, Entry, Ownership
+        >>> call = Call(parent=0, key="nightly", index=1, function="report")
+        >>> entry = Entry(tree=7, node=7, number=1, kind="Asked", body="{}", call=call)
+        >>> batch = Batch(ownership=Ownership(7, tree=7, epoch=1), entries=[entry])
+        >>> batch.written
+        0
+    """
+
+    entries: Sequence[Entry]
+    ownership: Ownership | None = None
+    written: int = 0
+    tickets: Sequence[Ticket] = ()
+    drives: Mapping[int, int] = field(default_factory=dict[int, int])
+    reopened: Collection[int] = ()
+
+
 class TreeRow(Fact, frozen=True, kw_only=True):
     """One row of the list of trees.
 
@@ -142,11 +189,12 @@ class TreeRow(Fact, frozen=True, kw_only=True):
         asleep_until: when the first of its calls that sleep wakes, in seconds since the epoch.
 
     Example:
-        >>> from treefold.stores import Call, Entry, MemoryStore
+        >>> from treefold.stores import Batch, Call, Entry, MemoryStore
         >>> call = Call(parent=0, key="nightly", index=1, function="report")
+        >>> entry = Entry(tree=1, node=1, number=1, kind="Asked", body="{}", call=call)
         >>> store = MemoryStore()
-        >>> _ = store.acquire()
-        >>> _ = store.append([Entry(tree=1, node=1, number=1, kind="Asked", body="{}", call=call)])
+        >>> _ = store.join()
+        >>> _ = store.append([Batch(entries=[entry])])
         >>> [(tree.key, tree.state.name, tree.open) for tree in store.trees()]
         [('nightly', 'Waiting', True)]
     """
@@ -168,29 +216,36 @@ class TreeRow(Fact, frozen=True, kw_only=True):
 
 
 class Message(Fact, frozen=True):
-    """A command that another process posted for the owner of the store.
+    """A command that a process posted for the owner of a drive.
+
+    Attributes:
+        drive: the topmost node of the drive; 0 in a store with one owner.
 
     Example:
         >>> from treefold.stores import MemoryStore
         >>> store = MemoryStore()
-        >>> store.post("stop")
+        >>> store.post("stop", node=7)
         True
         >>> store.inbox()
-        [Message(id=1, body='stop')]
+        [Message(id=1, body='stop', drive=0)]
     """
 
     id: int
     body: str
+    drive: int = 0
 
 
 class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in it
     """Keeps one journal; every method may be called from any thread.
 
-    Reading needs no permission, and any number of processes may read at once. Only the owner, the
-    store object that called ``acquire``, may call ``append``, ``delete`` and ``done``.
+    Reading and posting need no permission, and any number of processes may do so at once. What is
+    written needs an owner: the store object that called ``join``, or in a cluster the worker that
+    has adopted the drive.
 
-    Every method raises StoreError if the medium fails; then nothing of the call was kept.
-    ``treefold.testing.StoreSuite`` tests whether a class implements this contract.
+    Every method may wait for a disk or a network. In a cluster none is called on an event loop,
+    except ``broadcast``, which only queues. Every method raises StoreError if the medium fails;
+    then nothing of the call was kept. ``treefold.testing.StoreSuite`` tests whether a class
+    implements this contract.
 
     Three attributes are optional. ``patience``: for how many seconds a failed write is retried
     before a question is asked (default 5). ``largest``: how many bytes of UTF-8 one text, or one
@@ -214,41 +269,72 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         """Where the journal is, for messages."""
         ...
 
-    def acquire(self) -> bool:
-        """Become the owner, the only one that may write, until ``close`` or the process ends.
+    @property
+    def cluster(self) -> Cluster | None:
+        """What the processes that write this journal share; None if it has one owner at a time."""
+        ...
+
+    def join(self, worker: WorkerInfo | None = None, *, lease: float = LEASE) -> bool:
+        """Become the owner of the journal, or one of the workers of its cluster, until ``leave``.
+
+        In a cluster *worker* tells the others about this one, which counts as dead *lease* seconds
+        after its last heartbeat. An owner ends with its process, and needs neither.
 
         Returns:
             Whether the process of the last owner was killed, as far as that is known: it ended
-            without ``close`` and without exiting normally.
+            without ``leave`` and without exiting normally. False in a cluster.
 
         Raises:
-            StoreOwnedError: the journal has an owner.
+            StoreOwnedError: the journal has an owner, this object for example.
+            UsageError: this object is a worker of the cluster already.
         """
         ...
 
-    def is_owned(self) -> bool:
-        """Whether the journal has an owner, in any process."""
+    def leave(self) -> None:
+        """Give up all that ``join`` and ``adopt`` gave; in a cluster, open drives are owed then."""
         ...
 
-    def append(self, entries: Sequence[Entry]) -> int:
-        """Write *entries*, all or none; return the position of the last once they are durable.
+    def is_owned(self) -> bool:
+        """Whether the journal has an owner, or a living worker, in any process."""
+        ...
+
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
+        """Write *batches*, each all or none, in one transaction unless one is refused.
+
+        A batch is refused if a node has an entry of that number, or a parent a call of that key,
+        and in a cluster if another worker has adopted its drive.
+
+        Returns:
+            For each batch the position of its last entry once it is durable, or why it was refused.
 
         Raises:
-            FencedError: a node has an entry of that number, or a parent a call of that key.
-            UsageError: ``acquire`` was not called.
+            UsageError: ``join`` was not called; the first entry of a node has no call; or in a
+                cluster, entries of a batch belong to different trees. Nothing is written.
         """
         ...
 
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
-        """Return the entries of a tree whose position in the journal is greater than *after*."""
+        """Return the entries of a tree whose position is greater than *after*."""
         ...
 
-    def texts(self, tree: int) -> dict[str, str]:
-        """Return all long texts of a tree by hash, for callers that read all of it."""
+    def entries_around(self, call: int, *, leaving_out: Collection[str] = ()) -> list[Entry]:
+        """Return the entries of a call, of all calls below it, and of those above it.
+
+        Entries of the calls above, if they are of the kinds *leaving_out*, are not returned. All
+        are in the order of their positions.
+        """
         ...
 
-    def text(self, hash: str) -> str:
-        """Return the long text with this hash.
+    def places(self, trees: Collection[int]) -> dict[int, int]:
+        """Return the position of the last entry of each of these trees, by tree."""
+        ...
+
+    def texts(self, tree: int, *, hashes: Collection[str] | None = None) -> dict[str, str]:
+        """Return the long texts of a tree by hash: all, or those with *hashes* that it has."""
+        ...
+
+    def text(self, hash: str, *, tree: int | None = None) -> str:
+        """Return the long text with this hash; it may be found sooner in a given *tree*.
 
         Raises:
             StoreDamagedError: there is none; the journal is damaged.
@@ -264,12 +350,28 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         """
         ...
 
+    def to_resume(self, functions: Collection[str]) -> list[TreeRow]:
+        """Return the open trees that a new owner with these *functions* has to look at.
+
+        They are those that are not parked, and those of other functions, oldest first. Parked trees
+        are not read: there may be any number of them.
+        """
+        ...
+
     def find(self, *, node: int) -> int | None:
         """Return the tree that a node belongs to; ids that a fork shares are found in the fork."""
         ...
 
+    def find_all(self, nodes: Collection[int]) -> dict[int, int]:
+        """Return what ``find`` finds for several nodes, by node, without those it does not find."""
+        ...
+
     def find_key(self, key: str) -> int | None:
         """Return the tree whose top-level call has this key."""
+        ...
+
+    def find_number(self, number: int | None = None) -> int | None:
+        """Return the tree with this number, or without one the tree with the highest."""
         ...
 
     def forks(self, tree: int) -> list[int]:
@@ -292,7 +394,10 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         ...
 
     def last(self) -> int:
-        """Return the position of the newest entry, 0 if there is none."""
+        """Return a number that grows when something was written, and in a cluster when posted.
+
+        It may grow for other reasons as well, and need not be the position of an entry.
+        """
         ...
 
     def questions(
@@ -305,6 +410,10 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         """
         ...
 
+    def pending(self, tree: int) -> list[Question]:
+        """Return the pending questions of a tree, with those to which an answer was posted."""
+        ...
+
     def timers(
         self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None
     ) -> list[tuple[float, int]]:
@@ -314,20 +423,36 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         """
         ...
 
-    def post(self, body: str, *, question: str | None = None) -> bool:
-        """Post a message for the owner, from any process.
+    def post(self, body: str, *, node: int | None = None, question: str | None = None) -> bool:
+        """Post a message for the owner of the drive that *node* belongs to, from any process.
 
-        With *question*, the message answers that question. Returns False if the question is no
-        longer pending, or an answer was already posted.
+        A drive without an owner is wanted then. With *question*, the message answers that question,
+        and goes to its node unless another is given. A store with one owner needs neither.
+
+        Returns:
+            False if the question is no longer pending, or an answer was already posted.
+
+        Raises:
+            UnknownNodeError: a cluster has no such node.
+            UsageError: a cluster is given neither.
         """
         ...
 
-    def inbox(self) -> list[Message]:
-        """Return the messages that are not done, oldest first."""
+    def inbox(self, *, drives: Collection[int] | None = None, owned: bool = False) -> list[Message]:
+        """Return the messages that are not done, oldest first.
+
+        In a cluster only those for these *drives*, if they are given, and if *owned* is set only
+        those for drives that this worker owns: what it has lost without having heard of it, its new
+        owner handles.
+        """
         ...
 
     def done(self, message: int) -> None:
-        """Remove a message that was handled."""
+        """Remove a message that was handled; it stays if this is no longer the owner of its drive.
+
+        Raises:
+            UsageError: ``join`` was not called.
+        """
         ...
 
     def broadcast(self, text: str) -> None:
@@ -356,5 +481,5 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         ...
 
     def close(self) -> None:
-        """Close the store, and give up ownership; closing twice is fine."""
+        """Close the store, after ``leave``; closing twice is fine."""
         ...

@@ -1,11 +1,11 @@
 """What ``treefold.engines`` exports, for type checkers; ``__init__.py`` loads it on first use."""
 
-from treefold.core.shared_store import Ticket as Ticket
 from treefold.core.work_engine import (
     Depth as Depth,
     Stop as Stop,
     Take as Take,
     Taken as Taken,
+    Ticket as Ticket,
     WorkEngine as WorkEngine,
 )
 from treefold.engines.in_process import InProcess as InProcess

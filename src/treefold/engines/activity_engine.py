@@ -32,8 +32,7 @@ from temporalio.runtime import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from treefold.core.errors import EngineError
-from treefold.core.shared_store import Ticket
-from treefold.core.work_engine import Depth, Stop, Take
+from treefold.core.work_engine import Depth, Stop, Take, Ticket
 from treefold.engines.activity_worker import ACTIVITY, FOREVER, ActivityWorker
 from treefold.engines.timing import Delays, DeliveryTiming
 

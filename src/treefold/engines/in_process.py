@@ -8,8 +8,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from treefold.core.fact import replace
-from treefold.core.shared_store import Ticket
-from treefold.core.work_engine import Depth, Stop, Take, Taken
+from treefold.core.work_engine import Depth, Stop, Take, Taken, Ticket
 from treefold.engines.take_loop import TakeLoop
 from treefold.engines.timing import FIRST_DELAY, LONGEST_DELAY, Delays
 

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Collection
 
-from treefold.core.shared_store import Ticket
-from treefold.core.work_engine import Depth, Stop, Take
+from treefold.core.work_engine import Depth, Stop, Take, Ticket
 from treefold.engines.job_database import JobDatabase
 from treefold.engines.job_source import JobSource
 from treefold.engines.job_table import JobTable

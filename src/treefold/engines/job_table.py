@@ -9,8 +9,7 @@ from typing import Any, Final
 from procrastinate.exceptions import AlreadyEnqueued, ConnectorException, UniqueViolation
 from procrastinate.jobs import Job, Status
 
-from treefold.core.shared_store import Ticket
-from treefold.core.work_engine import Depth
+from treefold.core.work_engine import Depth, Ticket
 from treefold.engines.job_database import JobDatabase
 
 TASK: Final = "treefold.drive"  # the name that procrastinate's own tools show

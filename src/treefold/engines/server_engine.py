@@ -4,8 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 
 from treefold.core.errors import ClosedError, EngineError
-from treefold.core.shared_store import Ticket
-from treefold.core.work_engine import Depth, Stop, Take, WorkEngine
+from treefold.core.work_engine import Depth, Stop, Take, Ticket, WorkEngine
 
 
 class ServerEngine(ABC):

@@ -83,8 +83,10 @@ class TakeLoop:
             await source.give_back(delivery)
             raise
         finally:
+            # With a free slot the loop has fetched all there was, and hears of what is new.
+            if self._running == self._slots:
+                self._wake.set()
             self._running -= 1
-            self._wake.set()
 
 
 async def run_take(take: Take, node: int) -> Taken:

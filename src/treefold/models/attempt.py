@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Final, Protocol
 
+from treefold.core.model import before_attempt
 from treefold.models.decoder import Decoder, Response, StreamFailedError
 from treefold.models.request_error import TOO_LARGE, TOO_LONG, RequestError, from_stream
 from treefold.models.retry import Timers
@@ -71,6 +72,8 @@ class Attempt:
 
     async def open(self, body: bytes) -> None:
         """Send *body* and wait until the server has accepted it."""
+        if (confirm := before_attempt.get()) is not None:
+            await confirm()
         now, timers = asyncio.get_running_loop().time(), self._timers
         if timers.first_byte is not None:
             self._first_byte_deadline = now + timers.first_byte

@@ -4,7 +4,7 @@ A call takes one way: ``Runtime`` passes a ``CallRequest`` to its ``Engine``, wh
 the ``Tree`` of the call and makes a node; the node runs the function as a task and publishes what
 happens. The tree applies each event to the ``CallRecord`` of its call, from which views are made,
 and records it through the ``JournalWriter``. ``Loader`` reads the records of earlier processes, and
-``Recovery`` resumes them. An ``Observer`` reads the journal from another process.
+the ``Backend`` of the runtime resumes them. An ``Observer`` reads the journal from another process.
 ``docs/architecture.md`` explains the words.
 
 The modules and folders, each of which imports only from those below it:
@@ -12,11 +12,15 @@ The modules and folders, each of which imports only from those below it:
 =================== ==============================================================================
 ``ambient``         the default runtime of calls made outside any Runtime, one per event loop
 ``runtime``         Runtime: the public facade
-``cluster/``        Worker: runs trees of a store that several processes share
+``opening``         opens a journal, and chooses the backend of a runtime
+``in_memory``       InMemory: the backend without a journal
+``driver``          Driver: the backend whose journal no other process writes
+``cluster/``        Worker: the backend whose store several processes share
 ``forks``           Forks: trees that share the past of another
-``recovery``        Recovery: resumes the trees of earlier processes
+``recovery``        Recovery: resumes and deletes trees, for both backends with a journal
 ``readiness``       whether this process has what a recorded tree needs
 ``engine``          Engine: ids, keys, starting calls and attaching to recorded ones
+``backend``         Backend: what runtime and engine need of each of the three
 ``tree_registry``   TreeRegistry: finds nodes by id, knows the open trees, deletes trees
 ``keyed_calls``     KeyedCalls: finds top-level calls by their keys, in memory and in the store
 ``accounts``        Accounts: one for each budget that requests are paid from

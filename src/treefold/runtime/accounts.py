@@ -1,6 +1,5 @@
 """Opens the accounts of calls: one for each budget that their requests are paid from."""
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
@@ -27,26 +26,31 @@ class Accounts:
     Args:
         common: the account of the runtime, if it has a budget.
         guarding: knows the budget of an earlier runtime that binds a tree.
+        since: when the runtime began, by the clock of the journal.
+        history_of: returns what was spent of an account in a tree and in all that were forked from
+            the same tree as it, and that tree; None if that is among those given.
+        is_shared: whether other workers may spend of a budget, which the store keeps then.
     """
 
-    def __init__(self, common: Account | None, guarding: Guarding) -> None:
+    def __init__(
+        self,
+        common: Account | None,
+        guarding: Guarding,
+        *,
+        since: float,
+        history_of: Callable[[int, str, Collection[int]], History | None] | None = None,
+        is_shared: bool = False,
+    ) -> None:
         self._common = common
-        self._since = time.time()
         self._guarding = guarding
+        self._since = since
         # The accounts of earlier runtimes: the trees of one runtime spend of the same.
         self._earlier: dict[str, Account] = {}
-        # Returns what was spent of an account in a tree and in all that were forked from the same
-        # tree as it, and that tree; None if that is among those given. Set with the journal.
-        self.history_of: Callable[[int, str, Collection[int]], History | None] | None = None
-        self._is_shared = False  # whether other workers may spend of a budget
+        self._history_of = history_of
+        self._is_shared = is_shared
         # Whether calls of a function may make remote calls.
         self._has_remote: WeakKeyDictionary[Function, bool] = WeakKeyDictionary()
-
-    def share(self) -> None:
-        """Keep the accounts of which several workers spend in the shared store."""
-        self._is_shared = True
-        common = self._common
-        if common is not None and common.budget.name is not None:
+        if is_shared and common is not None and common.budget.name is not None:
             common.stored_as = named_account(common.budget.name)
 
     def open_new(self, node: CallNode, request: CallRequest) -> None:
@@ -87,7 +91,7 @@ class Accounts:
         counted = node.accounts
         if node.record.since is not None:
             for account in node.accounts:
-                account.count_from(node.record.since)
+                account.count(node.tree.now() - node.record.since)
         common = self._common_of(node)
         if node.parent is None and common is not None:
             node.accounts += (common,)
@@ -137,8 +141,8 @@ class Accounts:
 
     def _count(self, account: Account, name: str, node: CallNode) -> None:
         """Have what earlier processes have spent of *account* counted before its first request."""
-        if self.history_of is not None:
-            account.unread[node.tree.id] = partial(self.history_of, node.tree.id, name)
+        if self._history_of is not None:
+            account.unread[node.tree.id] = partial(self._history_of, node.tree.id, name)
 
     def _stored_as(self, budget: Budget, node: CallNode, place: int) -> str | None:
         """Return the name of an account in a shared store, if other workers may spend of it."""

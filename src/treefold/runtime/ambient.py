@@ -41,17 +41,23 @@ def current_context() -> Context:
     Raises:
         UsageError: no call is active, and no event loop runs in this thread.
     """
-    active = RunContext.active.get(None)
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         # Synchronous code in a thread, perhaps the code of a call.
+        active = RunContext.active.get(None)
         if isinstance(active, Context):
             return active.runtime.get_ctx() if active.has_ended else active
         raise UsageError(
             "no event loop runs here: call it in async code, or use run_sync(...) or"
             " runtime.invoke(...).result()"
         ) from None
+    return context_on(loop)
+
+
+def context_on(loop: asyncio.AbstractEventLoop) -> Context:
+    """Return the same as ``current_context``; *loop* is the one that runs here."""
+    active = RunContext.active.get(None)
     if isinstance(active, Context) and active.runtime.lives_on(loop):
         return active.runtime.get_ctx() if active.has_ended else active
     ambient = _ambient.get(loop)

@@ -63,8 +63,13 @@ class Starter(Protocol):
         """What calls see as their runtime."""
         ...
 
-    def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
-        """Start the call that *request* asks for, and return its node."""
+    def start(
+        self, request: CallRequest, parent: CallNode | None, *, is_here: bool = False
+    ) -> CallNode:
+        """Start the call that *request* asks for, and return its node.
+
+        *is_here* says that this is code of the runtime's loop.
+        """
         ...
 
 
@@ -144,7 +149,8 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         )
         if queue is not None or priority:
             _place(request, queue, priority, self._node)
-        request.deps = DepsSource.of(deps)
+        if deps is not None:
+            request.deps = DepsSource.of(deps)
         return self._starter.start(request, self._node)
 
     def post_exception(self, error: AgentException) -> None:
@@ -197,12 +203,15 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
     async def sleep(self, duration: float | timedelta) -> None:
         if isinstance(duration, datetime):
             raise InvalidValueError(f"sleep_until(...) takes a datetime, got {duration!r}")
-        await self._sleep(moment_of(duration, "the duration of a sleep"))
+        await self._sleep(self._moment_of(duration, "the duration of a sleep"))
 
     async def sleep_until(self, time: datetime) -> None:
         if not isinstance(time, datetime):
             raise InvalidValueError(f"sleep_until takes a datetime, not {time!r}; see sleep(...)")
-        await self._sleep(moment_of(time, "the time to sleep until"))
+        await self._sleep(self._moment_of(time, "the time to sleep until"))
+
+    def _moment_of(self, given: Any, what: str) -> float:
+        return moment_of(given, what, self.node.tree.now())
 
     async def _sleep(self, until: float) -> None:
         # When the call is run again, its first sleep is the first of the process before.
@@ -232,6 +241,10 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
 
     def start(self, request: CallRequest) -> CallNode:
         return self._starter.start(request, self._node)
+
+    def start_here(self, request: CallRequest) -> CallNode:
+        """Do the same in code of the runtime's own loop."""
+        return self._starter.start(request, self._node, is_here=True)
 
     @property
     def conversation(self) -> Any:

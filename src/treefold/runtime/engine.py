@@ -3,9 +3,9 @@
 Each runtime has one engine.
 """
 
+import logging
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 from weakref import WeakSet, WeakValueDictionary
@@ -17,6 +17,7 @@ from treefold.core.errors import (
     ClosedError,
     HeldBackError,
     InvalidValueError,
+    StoreError,
     UnknownNodeError,
     UsageError,
 )
@@ -28,7 +29,7 @@ from treefold.core.events import (
     CallRequested,
     Event,
 )
-from treefold.core.function import Function, Node, RunContext
+from treefold.core.function import Function, Node
 from treefold.core.guards import Guards
 from treefold.core.origin import redefines
 from treefold.core.record import CallRecord, why_inert
@@ -37,9 +38,12 @@ from treefold.core.store import Store
 from treefold.core.truncation import truncate
 from treefold.core.work_engine import Ticket
 from treefold.runtime.accounts import Accounts, budgets_above
+from treefold.runtime.backend import Backend, RemoteCalls
+from treefold.runtime.calls.budgets import History
 from treefold.runtime.calls.node import CallNode, CodeNode
 from treefold.runtime.calls.task import start_task
 from treefold.runtime.calls.walk import subtree
+from treefold.runtime.calls.ways_out import explain_outcome, failed_outside
 from treefold.runtime.context import Context, Host
 from treefold.runtime.deps import give_deps
 from treefold.runtime.durable.gc_disabled import gc_disabled
@@ -51,6 +55,8 @@ from treefold.runtime.questions.pauses import start_or_postpone
 from treefold.runtime.services import Services
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.tree import Recorder, Tree
+
+log = logging.getLogger(__name__)
 
 _LONGEST_DESCRIPTION: Final = 200  # characters; it is recorded with each call
 
@@ -64,56 +70,6 @@ class StartPolicy(Protocol):
 
     def made(self, node: CallNode) -> None:
         """Note that the call was made."""
-        ...
-
-
-class Resumer(Protocol):
-    """Deals with trees of earlier processes; see ``Recovery``."""
-
-    held_back: set[int]  # the ids of trees that this process cannot run
-
-    def resume_with(self, root: CallNode, request: CallRequest) -> None:
-        """Resume a tree that was held back for want of what *request* has."""
-        ...
-
-    def note_end(self, node: CallNode) -> None:
-        """Note the end of a call that was open when its tree was loaded."""
-        ...
-
-
-class Placement(Protocol):
-    """Has top-level calls run by other workers; see ``Worker``."""
-
-    def new_tree(self, request: CallRequest) -> NewTree:
-        """Return a new tree that any worker may run which serves the queue of *request*."""
-        ...
-
-    def new_fork(self, calls: int, source: Ticket | None) -> NewTree:
-        """Return a new tree for the workers of its *source*, with ids for that many calls."""
-        ...
-
-    def withdraw(self, tree: int) -> None:
-        """Forget a new tree that is not to be submitted."""
-        ...
-
-    def submit(self, root: CallNode) -> None:
-        """Submit the new tree of *root*; runs on the loop."""
-        ...
-
-
-class RemoteCalls(Protocol):
-    """Has calls run by other workers than their caller; see ``cluster/remote_calls.py``."""
-
-    def place(self, id: int, request: CallRequest, parent: CallNode) -> str:
-        """Prepare the call with this id for its queue, and return that; "" if it runs here.
-
-        Raises:
-            UsageError: it cannot be run elsewhere.
-        """
-        ...
-
-    def wait(self, node: CallNode, context: RunContext) -> None:
-        """Start a task that waits for the end of a call that is run elsewhere."""
         ...
 
 
@@ -167,6 +123,10 @@ class TreeLoader(Protocol):
         """Return the version of *function*."""
         ...
 
+    def history_of(self, tree: int, account: str, counted: Collection[int] = ()) -> History | None:
+        """Return what a tree and its forks have spent of the account of an earlier runtime."""
+        ...
+
     def guards_of(self, request: CallRequest) -> tuple[Guards, ...]:
         """Return the guards of a new tree, which are recorded with its top-level call."""
         ...
@@ -190,62 +150,62 @@ class Engine:
     Args:
         runtime: what calls see as their runtime.
         functions: by name; their call graph has been checked.
+        loader: reads and writes the journal, if there is one.
+        connect: makes the backend, which needs this engine.
         loop_handle: returns the handle of the runtime's loop, which it starts if need be.
         keeps_trees: whether trees stay in memory after they have ended.
         policy: decides about each call before it is made.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a runtime, most passed by name
         self,
         runtime: Host,
         functions: dict[str, Function],
         services: Services,
-        trees: TreeRegistry,
+        registry: TreeRegistry,
         *,
+        loader: TreeLoader | None,
+        connect: Callable[["Engine"], Backend],
         loop_handle: Callable[[], LoopHandle],
         keeps_trees: bool,
         policy: StartPolicy | None = None,
     ) -> None:
         self.runtime = runtime
         self.services = services
-        self.accounts = Accounts(services.account, services.guarding)
-        self.resumer: Resumer | None = None  # set with the loader
         # Returns the open span of the program, which is recorded with each top-level call.
         self.find_span: Callable[[], str | None] | None = None
-        # Is called with the top-level call of each tree that is read because a program looks at it,
-        # and the position of the last entry that was read.
-        self.on_found: Callable[[CallNode, int], None] | None = None
-        # Is called with a call that has failed and a request with its key, and returns the call
-        # that the request gets.
-        self.on_failed: Callable[[CallNode, CallRequest], CallNode] | None = None
-        self.placement: Placement | None = None  # if other workers run top-level calls
-        self.remote_calls: RemoteCalls | None = None  # in a shared store
-        self._loader: TreeLoader | None = None  # reads earlier trees, if the runtime has a store
-        self._journal: Recorder | None = None
+        self._loader = loader
+        self._journal = None if loader is None else loader.journal
         self._functions = functions
         self._checked = WeakSet(functions.values())  # functions whose call graph is valid
-        self._trees = trees
+        self.registry = registry
         self._loop_handle = loop_handle
         self._keeps_trees = keeps_trees
         self._policy = policy
         self._lock = threading.Lock()  # guards keys
-        self.keys = KeyedCalls(self.find)
-        self.source: TreeSource = CountedTrees()
-
-    def use_journal(self, loader: TreeLoader, resumer: Resumer) -> None:
-        """Record all calls in the journal of *loader*, and find earlier ones there."""
-        self._loader, self._journal, self.resumer = loader, loader.journal, resumer
-        self.source, self.keys.store = loader.source, loader.store
-        self._trees.recorded = loader.recorded
+        self.source: TreeSource = CountedTrees() if loader is None else loader.source
+        self.accounts = Accounts(
+            services.account,
+            services.guarding,
+            since=self.source.now(),
+            history_of=None if loader is None else loader.history_of,
+            is_shared=services.shared is not None,
+        )
+        self.keys = KeyedCalls(
+            self.find,
+            lambda root: self.source.claim(root.tree.journal),
+            None if loader is None else loader.store,
+        )
+        self.backend = connect(self)
 
     def _new_tree(self, request: CallRequest) -> NewTree:
-        if self.placement is not None:
+        if (placement := self.backend.placement) is not None:
             if request.deps is not None:
                 raise UsageError(
                     "deps= is for calls that this process runs, and with engine= others may run"
                     " them: give each of them Runtime(deps=...)"
                 )
-            return self.placement.new_tree(request)
+            return placement.new_tree(request)
         if request.queue or request.priority:
             raise UsageError(
                 "queue= and priority= are for a work engine: Runtime(store='postgresql://...',"
@@ -255,14 +215,19 @@ class Engine:
 
     def new_fork(self, calls: int, source: Ticket | None) -> NewTree:
         """Return a new tree, with ids for that many calls that it shares with its *source*."""
-        if self.placement is not None:
-            return self.placement.new_fork(calls, source)
+        if (placement := self.backend.placement) is not None:
+            return placement.new_fork(calls, source)
         return self.source.new_fork(calls)
 
     # Starting calls
 
-    def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
-        """Start the call that *request* asks for; its task copies the current context variables."""
+    def start(
+        self, request: CallRequest, parent: CallNode | None, *, is_here: bool = False
+    ) -> CallNode:
+        """Start the call that *request* asks for; its task copies the current context variables.
+
+        *is_here* says that this is code of the runtime's loop, which is asked otherwise.
+        """
         # A running parent uses its own handle: self._loop_handle() raises while the runtime closes,
         # and calls that still run are to be cancelled then, not to fail before that.
         loop_handle = (
@@ -285,13 +250,16 @@ class Engine:
                     f"deps= is for top-level calls, and {request.function.name} is called in"
                     f" {parent.function.name}: it has the dependencies of its run"
                 )
-            if loop_handle.is_current():
+            if is_here or loop_handle.is_current():
                 return self._start_child(loop_handle, request, parent)
             # The parent belongs to the loop, and must not be changed from other threads.
             return loop_handle.run_sync(self._start_child, loop_handle, request, parent)
-        return self._start_top(loop_handle, request)
+        is_here = is_here or loop_handle.is_current()
+        return self._start_top(loop_handle, request, is_here=is_here)
 
-    def _start_top(self, loop_handle: LoopHandle, request: CallRequest) -> CallNode:
+    def _start_top(
+        self, loop_handle: LoopHandle, request: CallRequest, *, is_here: bool
+    ) -> CallNode:
         self._check(request.function)
         if request.key is not None and (known := self._find_by_key(request)) is not None:
             return known
@@ -301,27 +269,41 @@ class Engine:
                 # Another thread has started it in the meantime.
                 return self._checked_same(request, known)
             new = self._new_tree(request)
-            tree = Tree(new.id, new.number, kept=self._keeps_trees, journal=new.journal)
+            kept, now = self._keeps_trees, self.source.now
+            tree = Tree(new.id, new.number, kept=kept, journal=new.journal, now=now)
             node = self._make(new.id, request, loop_handle, tree, None)
             give_deps(node, self.services, request.deps)
             # Before it is written, and may be delivered to this process.
-            self._trees.add(node)
-            is_first = request.key is None or self.source.claim(new)
-            if is_first and self.placement is None:
-                self._trees.expect(node)
-            if is_first and request.key is not None:
-                self.keys.add(node)
-        if not is_first:
-            return self._found_meanwhile(request, node)
-        if self.placement is not None:
-            loop_handle.run_soon(self.placement.submit, node)
-            return node
+            self.registry.add(node)
+            try:
+                is_first = request.key is None or self.source.claim(new.journal)
+            except StoreError:
+                # It is written once the store can be reached, perhaps even was: whoever makes the
+                # call again gets this node.
+                self._begin_top(node, is_here=is_here)
+                raise
+            if is_first:
+                self._begin_top(node, is_here=is_here)
+        return node if is_first else self._found_meanwhile(request, node)
+
+    def _begin_top(self, node: CallNode, *, is_here: bool) -> None:
+        """Submit or start a new top-level call, which has no effect before it is written."""
+        if node.request.key is not None:
+            self.keys.add(node)
+        if (placement := self.backend.placement) is not None:
+            node.loop_handle.run_soon(placement.submit, node)
+            return
+        self._open(node)
         context = Context(self, node)
-        if loop_handle.is_current():
+        if is_here:
             start_task(node, context)
         else:
-            loop_handle.call_soon(start_task, node, context)
-        return node
+            node.loop_handle.call_soon(start_task, node, context)
+
+    def _open(self, root: CallNode) -> None:
+        """Note that this process begins to run a top-level call."""
+        self.registry.expect(root)
+        self.backend.opened(root)
 
     def _start_child(
         self, loop_handle: LoopHandle, request: CallRequest, parent: CallNode
@@ -334,22 +316,26 @@ class Engine:
         if node is None:
             id = self.source.new_call(parent.tree)
             node = self._make(id, request, loop_handle, parent.tree, parent)
-            self._trees.add(node)
+            self.registry.add(node)
         elif self._loader is not None:
-            if node.record.requested.queue and not node.has_ended and self.remote_calls is not None:
+            if not node.has_ended and self._runs_apart(node):
                 node.attach(request)
             else:
                 self._loader.reattach(node, request)
             self.accounts.open(node, request)
             if node.has_ended:
                 return node
-        if node.record.requested.queue and self.remote_calls is not None:
-            self.remote_calls.wait(node, Context(self, node))
+        if (remote := self._runs_apart(node)) is not None:
+            remote.wait(node, Context(self, node))
         elif parent.tree.is_held:
             start_or_postpone(node, Context(self, node))
         else:
             start_task(node, Context(self, node))
         return node
+
+    def _runs_apart(self, node: CallNode) -> RemoteCalls | None:
+        """Return what waits for a call that other workers may run, or None."""
+        return self.backend.remote_calls if node.record.requested.queue else None
 
     def restart(self, root: CallNode, request: CallRequest, *, is_counted: bool) -> None:
         """Start the top-level call of a tree that was loaded, or of a fork.
@@ -358,7 +344,7 @@ class Engine:
         """
         self.accounts.open(root, request, is_counted=is_counted)
         give_deps(root, self.services)
-        self._trees.expect(root)
+        self._open(root)
         root.loop_handle.run_soon(start_task, root, Context(self, root))
 
     def restart_call(self, node: CallNode, request: CallRequest) -> None:
@@ -366,7 +352,7 @@ class Engine:
         self.accounts.open(node, request)
         self.accounts.open_above(node)
         give_deps(node, self.services)
-        self._trees.expect_call(node)
+        self.registry.expect_call(node)
         node.loop_handle.run_soon(start_task, node, Context(self, node))
 
     def _check(self, function: Function) -> None:
@@ -401,9 +387,8 @@ class Engine:
         queue = ""
         # While a pause holds the tree, the call waits here until that ends, and runs here.
         if request.function.queue and parent is not None and not tree.is_held:
-            queue = (
-                "" if self.remote_calls is None else self.remote_calls.place(id, request, parent)
-            )
+            remote = self.backend.remote_calls
+            queue = "" if remote is None else remote.place(id, request, parent)
         options = None
         if parent is None and tree.journal is not None:
             # This is the thread, and the context, of the code that makes the call.
@@ -468,12 +453,17 @@ class Engine:
         if node.record.inert and node.state is not NodeState.Success:
             # It was imported, and has not ended well: only a person lets it run.
             raise HeldBackError(node.index, why_inert(node.path))
-        if self.resumer is not None:
-            node.loop_handle.run_sync(self.resumer.resume_with, node, request)
-            if node.record.held_back and node.id in self.resumer.held_back:
+        if self._loader is not None:
+            node.loop_handle.run_sync(self.backend.resume_with, node, request)
+            if node.record.held_back and node.id in self.backend.held_back:
                 raise HeldBackError(node.index, node.record.held_back)
-        if node.has_ended and self.on_failed is not None and node.exception is not None:
-            return self.on_failed(node, request)
+        if not node.has_ended or node.exception is None:
+            return node
+        if failed_outside(node.record):
+            again = self.backend.invoked_again(node, request)
+            if again is not None:
+                return again
+        explain_outcome(node, request.key)
         return node
 
     def _found_meanwhile(self, request: CallRequest, new: CallNode) -> CallNode:
@@ -489,9 +479,9 @@ class Engine:
 
     def forget_new(self, new: CallNode) -> None:
         """Forget a new top-level call, because another process was quicker."""
-        self._trees.forget(new)
-        if self.placement is not None:
-            self.placement.withdraw(new.id)
+        self.registry.forget(new)
+        if self.backend.placement is not None:
+            self.backend.placement.withdraw(new.id)
 
     def _checked_same(self, request: CallRequest, node: CallNode) -> CallNode:
         """Return *node*, which has the key of *request*.
@@ -520,17 +510,29 @@ class Engine:
         """
         if isinstance(node, CallNode):
             return node
-        found = self._trees.get(node) if isinstance(node, int) else None
+        found = self.registry.get(node) if isinstance(node, int) else None
         if found is None and self._loader is not None and isinstance(node, int):
             tree = self._loader.store.find(node=node)
             if tree is not None:
-                loop_handle, (events, place) = self._loop_handle(), self._loader.read(tree)
-                # A finished tree stays in memory only while its nodes are held.
-                root = loop_handle.run_sync(self._load_found, tree, events, place)
-                found = root if root.id == node else self._trees.get(node)
+                loop_handle = self._loop_handle()
+                with gc_disabled():
+                    events, place = self._loader.read(tree)
+                    # A finished tree stays in memory only while its nodes are held.
+                    root = loop_handle.run_sync(self._load_found, tree, events, place)
+                found = root if root.id == node else self.registry.get(node)
         if found is None:
             raise UnknownNodeError(f"this runtime has no node:{node!r}; it may have been deleted")
         return found
+
+    def find_readable(self, id: int) -> CallNode | None:
+        """Return the node with this id; None if it has just been deleted or cannot be read."""
+        try:
+            return self.find(id)
+        except UnknownNodeError:
+            return None
+        except StoreError as error:  # other trees may be readable
+            log.warning("node:%d is left out: %s", id, error)
+            return None
 
     def _load_found(self, tree: int, events: list[Event], place: int) -> CallNode:
         """Load a tree because a program looks at it, unless it is loaded meanwhile: on the loop.
@@ -538,21 +540,20 @@ class Engine:
         A tree that this process has just begun to run must not be followed: each cancellation of it
         would be posted to this process, for ever.
         """
-        if (known := self._trees.get(tree)) is not None:
+        if (known := self.registry.get(tree)) is not None:
             return known
         root = self.load(tree, events)
-        if self.on_found is not None:
-            self.on_found(root, place)
+        self.backend.found(root, place)
         return root
 
     def loaded(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory, otherwise None."""
-        return self._trees.get(id)
+        return self.registry.get(id)
 
     def note_finished(self, node: CallNode) -> None:
         """Note that a call has ended which another process ran: its tree can be read again."""
         if node.parent is None:
-            self._trees.drop(node)
+            self.registry.drop(node)
 
     def load(self, id: int, events: list[Event] | None = None) -> CallNode:
         """Return the top-level node of the tree with this id, loading the tree if need be.
@@ -560,14 +561,14 @@ class Engine:
         Raises:
             StoreError: it cannot be read.
         """
-        if (known := self._trees.get(id)) is not None:
+        if (known := self.registry.get(id)) is not None:
             return known
         assert self._loader is not None  # there are no other trees without a store
         with gc_disabled():
             nodes = self._nodes_of(self._loader.load(id, events))
-        self._trees.add_missing(nodes.values())
+        self.registry.add_missing(nodes.values())
         if nodes[id].has_ended:
-            self._trees.drop(nodes[id])
+            self.registry.drop(nodes[id])
         return nodes[id]
 
     def load_call(self, tree: int, id: int, events: list[Event], journal: Recorder) -> CallNode:
@@ -577,7 +578,7 @@ class Engine:
         loaded.journal = journal
         node = self._nodes_of(loaded)[id]
         for one in subtree(node):
-            self._trees.add(one)
+            self.registry.add(one)
         return node
 
     def _nodes_of(self, tree: Tree) -> dict[int, CallNode]:
@@ -601,8 +602,7 @@ class Engine:
                 above.calls.next_sequence = max(above.calls.next_sequence, node.sequence + 1)
                 above.expect_again(node)
             if not node.has_ended:
-                if self.resumer is not None:
-                    node.add_end_callback(partial(self.resumer.note_end, node))
+                node.add_end_callback(partial(self.backend.note_end, node))
                 if above is not None and above.function.is_agent and above.waiting_on is None:
                     # Agents await their calls in order: until it is resumed, this is the first.
                     above.waiting_on = node
@@ -618,10 +618,17 @@ class Engine:
         assert self._loader is not None  # they are from a store
         return self._loader.restored(events)
 
-    def follow(self, tree: Tree, nodes: dict[int, CallNode], events: Iterable[Event]) -> None:
+    def follow(
+        self,
+        tree: Tree,
+        nodes: dict[int, CallNode],
+        events: Iterable[Event],
+        goes_on: Callable[[CallNode, CallEnded], bool],
+    ) -> None:
         """Apply the *events* of calls that another process runs to their *nodes* in this one.
 
-        Calls below them become nodes, too; events of other calls are left out.
+        Calls below them become nodes, too; events of other calls are left out. A call that has
+        ended and *goes_on* is to be run once more.
         """
         assert self._loader is not None  # they are from a store
         for event in events:
@@ -634,12 +641,14 @@ class Engine:
                     node.remote_cancel = None if above is None else above.remote_cancel
                     nodes[node.id] = node
                     # A tree that this process has taken over is found as the one that it runs.
-                    if above is not None and self._trees.get(above.id) is above:
-                        self._trees.add(node)
+                    if above is not None and self.registry.get(above.id) is above:
+                        self.registry.add(node)
             elif node is not None:
                 event = self._loader.restored_event(event, node.function.name)
                 tree.show(event)
-                if isinstance(event, CallEnded | CallReopened):
+                if isinstance(event, CallEnded) and goes_on(node, event):
+                    tree.publish(CallReopened(node.id, tree.now()))
+                elif isinstance(event, CallEnded | CallReopened):
                     node.follow(event)
 
     def knows_model(self, model_ref: Any) -> bool:
@@ -685,7 +694,7 @@ def _requested(
         request.continues,
         queue,
         version,
-        time.time(),
+        tree.now(),
         "" if tree.journal is None else _first_line(function.description),
     )
 

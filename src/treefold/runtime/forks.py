@@ -1,6 +1,5 @@
 """Forks: trees that share the past of another tree and run what follows anew."""
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -39,7 +38,6 @@ from treefold.core.forking import (
     still_open,
 )
 from treefold.core.function import Node
-from treefold.core.shared_store import is_shared
 from treefold.core.value_codec import has_unserializable
 from treefold.core.work_engine import Ticket
 from treefold.runtime.calls.node import CallNode
@@ -62,10 +60,10 @@ class Forks:
     def __init__(self, recovery: Recovery, engine: Engine) -> None:
         self._recovery = recovery
         self._journal = recovery.journal
-        self._store = recovery.store
+        self._store = recovery.loader.store
         self._engine = engine
 
-    def id_of(self, node: Node | int) -> int:
+    def _id_of(self, node: Node | int) -> int:
         """Return the id of *node*, which may be a node of an earlier runtime on the same journal.
 
         Raises:
@@ -81,13 +79,13 @@ class Forks:
 
     def fork(
         self,
-        node: CallNode,
+        given: Node | int,
         at: int | None,
         edit: Edit | None,
         key: str | None = None,
         without: Sequence[str] = (),
     ) -> CallNode:
-        """Fork the tree of *node* after its response *at*; return the new top-level node.
+        """Fork the tree of a *given* node after its response *at*; return the new top-level node.
 
         The fork is bound by the guards of its source, but for those that it is *without*.
 
@@ -95,6 +93,7 @@ class Forks:
             InvalidValueError: there is no such response or guard, or *edit* does not fit the node.
             StoreBusyError: this is the loop's thread, and the tree could not be written in time.
         """
+        node = self._engine.find(self._id_of(given))
         response = checked_response(node.function, at, edit)
         if edit is not None and edit.model is not None:
             self._engine.services.models.find(edit.model)
@@ -139,15 +138,21 @@ class Forks:
             if root.id in self._recovery.deleting:
                 raise UnknownNodeError(f"{self._store.name} has no {address(root.path)}")
             # *root* is read from the store; in this thread: the loop has other calls to run.
-            self._recovery.flush(loop_handle)
+            self._recovery.flush_briefly(loop_handle)
             events = read_events(self._store, root.id)
-            ticket = self._store.ticket(root.id) if is_shared(self._store) else None
+            placement = self._engine.backend.placement
+            ticket = None if placement is None else placement.ticket(root.id)
             wanted = _Wanted(root.id, events, ticket, cut, edit, key, without, budget)
             made = loop_handle.run_sync(self._make, wanted)
             if isinstance(made, CallNode):
                 return made
             # In this thread as well: another process may be asked who was first.
-            is_first = key is None or self._engine.source.claim(made.new)
+            try:
+                is_first = key is None or self._engine.source.claim(made.new.journal)
+            except StoreError:
+                # As for every call with a key: it is written once the store can be reached.
+                loop_handle.run_sync(self._start, made)
+                raise
             forked = loop_handle.run_sync(self._start if is_first else self._withdraw, made)
         finally:
             forking.remove(root.id)
@@ -164,7 +169,7 @@ class Forks:
         check_lifted(without, root.record)
         why = why_unguarded(root, self._recovery.loader.guarding, without)
         why = why or why_without_deps(root, self._engine)
-        if why and self._engine.placement is None:
+        if why and self._engine.backend.placement is None:
             raise HeldBackError(root.index, why)
 
     def _make(self, wanted: "_Wanted") -> "_Made | CallNode":
@@ -193,7 +198,9 @@ class Forks:
         new.journal.record(new.id, *own)
         # Before it is written, and may be delivered to this process.
         root = engine.load(new.id, engine.restored([*shared, *own]))
-        if not is_shared(self._store):
+        # That of a fork which another worker is to run, too.
+        root.tree.journal = new.journal
+        if engine.source.is_alone:
             # No other process can be quicker, and other threads are to find this one.
             engine.keys.add(root)
         is_counted = not found.resumed or engine.accounts.has_counted(events)
@@ -211,16 +218,18 @@ class Forks:
             give_deps(root, engine.services, deps.source)
         for one in made.asked:
             if one.question.asks_people:
-                self._recovery.take_over(one.question, root.loop_handle)
+                self._recovery.take_over(one.question)
         if edit is not None and edit.model is not None:
             node = engine.loaded(made.changed)
             assert node is not None  # it has just been loaded
             # The model itself, of which only the name is in the journal.
             node.tree.show(AgentEdited(made.changed, model=edit.model))
-        if engine.placement is not None:
-            engine.placement.submit(root)
-            return root
-        return self._recovery.resume_tree(root.id, is_fork=True, is_counted=made.is_counted)
+        if engine.backend.placement is not None:
+            engine.backend.placement.submit(root)
+        else:
+            is_counted = made.is_counted
+            self._recovery.resume(root, was_killed=False, is_fork=True, is_counted=is_counted)
+        return root
 
     def _withdraw(self, made: "_Made") -> CallNode:
         """Return the fork with the same key that another process was quicker to make."""
@@ -234,7 +243,7 @@ class Forks:
         """Return the event of a *new* fork, without what ``fork_of`` fills in."""
         return TreeForked(
             node=new.id,
-            at=time.time(),
+            at=self._engine.source.now(),
             key=f"#{new.id}" if wanted.key is None else wanted.key,
             tree_number=new.number,
             function=requested.function,

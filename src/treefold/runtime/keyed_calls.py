@@ -13,17 +13,33 @@ class KeyedCalls:
 
     Args:
         find: returns the call with this id, which is in the store.
+        claim: returns whether a call has its key, or another process was quicker.
+        store: the journal, if there is one.
     """
 
-    def __init__(self, find: Callable[[int], CallNode]) -> None:
-        self.store: Store | None = None
+    def __init__(
+        self,
+        find: Callable[[int], CallNode],
+        claim: Callable[[CallNode], bool],
+        store: Store | None,
+    ) -> None:
+        self._store = store
         self._find = find
+        self._claim = claim
         # As long as they are in memory: only these may not be written yet.
         self._known: WeakValueDictionary[str, CallNode] = WeakValueDictionary()
 
     def loaded(self, key: str) -> CallNode | None:
-        """Return the call with this *key* if it is in memory, otherwise None."""
-        return self._known.get(key)
+        """Return the call with this *key* if it is in memory, otherwise None.
+
+        Raises:
+            StoreError: it is not written, and cannot be now.
+        """
+        node = self._known.get(key)
+        if node is not None and not self._claim(node):
+            self.forget(node)
+            return None
+        return node
 
     def find(self, key: str) -> CallNode | None:
         """Return the call with this *key*, or None.
@@ -31,7 +47,7 @@ class KeyedCalls:
         Raises:
             StoreError: its tree cannot be read.
         """
-        node = self._known.get(key)
+        node = self.loaded(key)
         if node is not None or (tree := self._id_of(key)) is None:
             return node
         return self._find(tree)
@@ -45,17 +61,21 @@ class KeyedCalls:
         return root if newest == root.id else self._find(newest)
 
     def _id_of(self, key: str) -> int | None:
-        if (node := self._known.get(key)) is not None:
+        if (node := self.loaded(key)) is not None:
             return node.id
-        return None if self.store is None else self.store.find_key(key)
+        return None if self._store is None else self._store.find_key(key)
 
     def add(self, root: CallNode, key: str = "") -> None:
         """Add a call by this *key*, or else by its own."""
         self._known[key or root.record.requested.key] = root
 
     def forget(self, root: CallNode) -> None:
-        """Forget a call that is deleted."""
+        """Forget a call that is deleted, or whose key another process has got."""
         requested = root.record.requested
-        self._known.pop(requested.key, None)
+        keys = [requested.key]
         if requested.continues is not None:
-            self._known.pop(of_continuation(requested.continues), None)
+            keys.append(of_continuation(requested.continues))
+        for key in keys:
+            # Another process may have been quicker, whose call has it.
+            if self._known.get(key) is root:
+                del self._known[key]

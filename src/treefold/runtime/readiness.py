@@ -5,7 +5,6 @@ lacks one of them holds the tree back, visibly, instead of running it otherwise.
 """
 
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
@@ -40,7 +39,7 @@ def hold_back(root: CallNode, why: str) -> None:
 def accept_import(root: CallNode) -> None:
     """Record that a person lets the tree of *root* run, if it was imported."""
     if root.record.inert:
-        root.tree.publish(ImportAccepted(root.id, time.time()))
+        root.tree.publish(ImportAccepted(root.id, root.tree.now()))
 
 
 def lift(root: CallNode, names: Iterable[str]) -> None:
@@ -51,7 +50,7 @@ def lift(root: CallNode, names: Iterable[str]) -> None:
     """
     if names := tuple(names):
         check_lifted(names, root.record)
-        root.tree.publish(GuardsLifted(root.id, time.time(), names))
+        root.tree.publish(GuardsLifted(root.id, root.tree.now(), names))
 
 
 def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:

@@ -4,16 +4,16 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Token
+from functools import partial
 from types import ModuleType, TracebackType
-from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, ClassVar, Final, Literal, ParamSpec, Self, TypeVar, overload
 
 from treefold.core.address import address
 from treefold.core.budget import Budget, as_text
-from treefold.core.call_keys import of_continuation
-from treefold.core.call_request import CallRequest
 from treefold.core.commands import (
     AnswerQuestion,
     CancelCall,
@@ -30,9 +30,6 @@ from treefold.core.edit import Edit, edit_of
 from treefold.core.errors import (
     ClosedError,
     InvalidValueError,
-    ModelProviderException,
-    StoreError,
-    UnknownNodeError,
     UnknownQuestionError,
     UsageError,
 )
@@ -45,26 +42,29 @@ from treefold.core.states import NodeState
 from treefold.core.store import Store
 from treefold.core.views import NodeView
 from treefold.core.work_engine import Stop, WorkEngine
+from treefold.runtime.backend import Forking, SharedWork
 from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.live_call import LiveCall
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.stack import stack_through
 from treefold.runtime.calls.walk import root_of, subtree
-from treefold.runtime.calls.ways_out import explain_outcome, failed_outside
 from treefold.runtime.context import Context
 from treefold.runtime.durable.worker_settings import WorkerSettings, WorkerStatus
 from treefold.runtime.engine import Engine, StartPolicy
 from treefold.runtime.graph import check_listed, discover
 from treefold.runtime.guarding import Guarding
+from treefold.runtime.in_memory import InMemory
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
 from treefold.runtime.loops.loop_handle import BackgroundLoop, LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
+from treefold.runtime.past_runs import PastRuns
 from treefold.runtime.questions.pauses import pause_node, why_not_paused
 from treefold.runtime.services import Services
 from treefold.runtime.tree_registry import TreeRegistry
-from treefold.runtime.trees.event_stream import EventStream, TreeEvents
-from treefold.runtime.trees.watch import ViewSource, Watch
+from treefold.runtime.trees.event_stream import EventStream
+from treefold.runtime.trees.question_board import QuestionBoard
+from treefold.runtime.trees.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -74,32 +74,6 @@ Q = ParamSpec("Q")
 Notify = Callable[[Notification], Awaitable[object] | object] | str
 
 _POLL_INTERVAL: Final = 0.1  # seconds between two polls of the inbox
-
-
-class Control(Protocol):
-    """Asks the process that runs a tree to do something; see ``Observer``."""
-
-    def cancel(self, id: int, reason: str = ...) -> None: ...
-    def pause(self, id: int, reason: str = ...) -> None: ...
-    def resume(
-        self, id: int, *, budget: Budget | None = None, without: Sequence[str] = ()
-    ) -> None: ...
-
-
-class SharedWork(Protocol):
-    """What a runtime does in a shared store; see ``Worker``."""
-
-    settings: WorkerSettings
-
-    def start(self, loop_handle: LoopHandle) -> None: ...
-    def stop_taking(self) -> None: ...
-    async def stop(self) -> None: ...
-    def close(self) -> None: ...
-    async def work(self, queues: Collection[str], slots: int, drain: float, stop: Stop) -> None: ...
-    def status(self) -> WorkerStatus: ...
-    def elsewhere(self, node: CallNode) -> Control | None: ...
-    def questions(self) -> list[Question]: ...
-    def answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None: ...
 
 
 class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
@@ -198,86 +172,91 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             raise InvalidValueError(f"limits are Limits(...), not {limits!r}")
         if not isinstance(budget, Budget | None):
             raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
+        models = models if isinstance(models, ModelNames) else ModelNames(models)
+        guarding = Guarding(Rules.of(allowed_tools, disallowed_tools, hooks), budget, guards)
+        functions = discover(specs, models)
+        self.invocable_functions: Mapping[str, Function] = functions
+        check_listed(guarding.rules, functions)
+        deps_source = DepsSource.of(deps)
+        new_notifier = None if notify is None else self._checked_notify(notify)
+        # All that may be refused has been checked: from here on nothing would close the store.
+        journal = None
+        if store is not None:
+            from treefold.runtime.opening import open_journal  # noqa: PLC0415 - only for stores
+
+            journal = open_journal(
+                store,
+                redact=redact,
+                functions=functions,
+                guarding=guarding,
+                on_new_code=on_new_code,
+                work_engine=engine,
+                settings=worker or WorkerSettings(),
+            )
+        elif engine is not None:
+            raise UsageError(
+                "engine= needs a store that several processes share: give store='postgresql://...'"
+            )
+        loader = None if journal is None else journal.loader
         self._services = Services(
-            models=models if isinstance(models, ModelNames) else ModelNames(models),
+            models=models,
             limits=limits or DEFAULT_LIMITS,
-            guarding=Guarding(Rules.of(allowed_tools, disallowed_tools, hooks), budget, guards),
-            deps=DepsSource.of(deps),
+            guarding=guarding,
+            deps=deps_source,
             account=None if budget is None else Account(budget, None),
+            shared=None if journal is None else journal.allowances,
             pauses_on_provider_failure=on_provider_failure == "pause",
             pauses_on_tool_error=on_tool_error == "pause",
             pauses_on_budget=on_budget == "pause",
             on_new_code=on_new_code,
+            board=QuestionBoard(
+                expire=self._expire, now=time.time if loader is None else loader.source.now
+            ),
+            past_runs=PastRuns(None if loader is None else loader.store),
         )
-        functions = discover(specs, self._services.models)
-        self.invocable_functions: Mapping[str, Function] = functions
-        check_listed(self._services.guarding.rules, self.invocable_functions)
-        self._trees = TreeRegistry(keeps_finished=self.keeps_finished_trees)
+        self._trees = TreeRegistry(
+            keeps_finished=self.keeps_finished_trees,
+            recorded=int if loader is None else loader.recorded,
+        )
         self._engine = Engine(
             self,
             functions,
             self._services,
             self._trees,
+            loader=loader,
+            connect=InMemory if journal is None else partial(journal.connect, self._execute),
             loop_handle=self._open_loop,
             keeps_trees=self.keeps_finished_trees,
             policy=policy,
         )
-        self._engine.on_failed = self._invoked_again
-        self._notifier = None if notify is None else self._new_notifier(notify)
+        self._backend = self._engine.backend
+        board = self._services.board
+        self._notifier = None if new_notifier is None else new_notifier(board, self._engine)
         self._context = Context(self._engine, None)
         self._loop_handle: LoopHandle | None = None
         self._lock = threading.Lock()  # guards opening the loop and closing
         self._closed = False
-        self.id = os.urandom(16).hex()  # unique; that of the journal if there is one
+        # Unique; that of the journal if there is one.
+        self.id = os.urandom(16).hex() if loader is None else loader.store.id
         self._token: Token[RunContext] | None = None
-        self._poll_timer: asyncio.TimerHandle | None = None
-        self._is_recovered = False
-        settings = worker or WorkerSettings()
-        self._recovery = None if store is None else self._open_store(store, redact, settings)
-        self._worker = None if store is None else self._join(engine, settings)
-        if engine is not None and self._worker is None:
-            raise UsageError(
-                "engine= needs a store that several processes share: give store='postgresql://...'"
-            )
+        self._is_started = False
 
-    # As below.
-    def _new_notifier(self, notify: Notify):
+    # It returns what makes a Notifier. Type checkers infer that; an annotation would import it.
+    def _checked_notify(self, notify: Notify):
         from treefold.runtime.questions.notifier import (  # noqa: PLC0415 - few programs have one
-            Notifier,
+            notifier_for,
         )
 
-        return Notifier(notify, self._services.board, self._engine)
+        return notifier_for(notify)
 
-    # It returns a Recovery. Type checkers infer that; an annotation would import the module.
-    def _open_store(
-        self,
-        store: Store | str | os.PathLike[str],
-        redact: Callable[[str], str] | None,
-        settings: WorkerSettings,
-    ):
-        from treefold.runtime.recovery import open_recovery  # noqa: PLC0415 - only for stores
-
-        functions = self.invocable_functions
-        recovery = open_recovery(store, redact, functions, self._engine, settings)
-        self.id = recovery.store.id
-        self._services.past_runs.store = recovery.store
-        return recovery
-
-    def _join(self, engine: WorkEngine | None, settings: WorkerSettings) -> SharedWork | None:
-        """Return what runs the trees of a shared store in this process; None for other stores."""
-        from treefold.core.shared_store import is_shared  # noqa: PLC0415 - only for stores
-
-        recovery, store = self._recovery, self.store
-        if recovery is None or store is None or not is_shared(store):
-            return None
-        from treefold.runtime.cluster.worker import Worker  # noqa: PLC0415 - only shared stores
-
-        return Worker(store, recovery, self._engine, self._trees, engine, settings, self._execute)
+    def _expire(self, question: Question) -> None:
+        """Let a question expire: in the store, unless a person has answered it there."""
+        self._backend.expire(question)
 
     @property
     def store(self) -> Store | None:
         """The store of the journal, or None."""
-        return None if self._recovery is None else self._recovery.store
+        return self._backend.store
 
     # Calls
 
@@ -349,9 +328,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         read is left as it is, with a warning in the log.
         """
         self._open_loop()
-        if self._recovery is None:
-            return []
-        found = [self._readable(id) for id in self._recovery.recovered]
+        found = [self._engine.find_readable(id) for id in self._backend.recovered()]
         return [node for node in found if node is not None and not node.record.inert]
 
     def held_back(self) -> list[Node]:
@@ -360,18 +337,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         They stay open for a process that has what this one lacks, such as a hook that guards them.
         """
         self._open_loop()
-        ids = () if self._recovery is None else sorted(self._recovery.held_back)
-        return [node for node in map(self._readable, ids) if node is not None]
-
-    def _readable(self, id: int) -> CallNode | None:
-        """Return a top-level call; None if it has just been deleted or cannot be read."""
-        try:
-            return self._engine.find(id)
-        except UnknownNodeError:
-            return None
-        except StoreError as error:  # other trees may be readable
-            log.warning("node:%d is left out: %s", id, error)
-            return None
+        found = map(self._engine.find_readable, sorted(self._backend.held_back))
+        return [node for node in found if node is not None]
 
     def _execute(self, command: Command) -> Callable[[], bool] | None:
         """Execute the command of an observer; a second time it must change nothing.
@@ -384,8 +351,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """
         match command:
             case AnswerQuestion(id, text, args, token):
+                self._backend.find_question(id)
                 self._services.board.answer(id, self._choice_for(id, text), args, token)
             case ExpireQuestion(id):
+                self._backend.find_question(id)
                 with suppress(UnknownQuestionError):  # its call has ended meanwhile
                     self._services.board.expire(id)
             case ClaimQuestion():
@@ -406,7 +375,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 _check_seen(found, ended=ended)
                 self._resume(found, budget, without, paused)
             case ForkTree(node, key, at, edit, without):
-                self._fork(node, at, edit_of(edit), key, without)
+                self._get_forks().fork(node, at, edit_of(edit), key, without)
         return None
 
     def _find_own(self, id: int) -> CallNode:
@@ -416,7 +385,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             ClosedError: another process runs its tree now, and executes the command.
         """
         node = self._engine.find(id)
-        if self._elsewhere(node) is not None:
+        if self._backend.elsewhere(node) is not None:
             raise ClosedError(f"another worker runs {address(node.path)} now")
         return node
 
@@ -424,7 +393,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """Return the choice that *text* stands for: observers see the choices redacted."""
         for question in self._services.board.questions():
             for choice in question.choices if question.id == id else ():
-                if self._recovery is not None and self._recovery.journal.redacted(choice) == text:
+                if self._backend.as_written(choice) == text:
                     return choice
         return text
 
@@ -441,17 +410,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     def list_toplevel(self) -> list[Node]:
         """Return the top-level calls, oldest first, including those of earlier processes.
 
-        With a store, finished trees are not kept in memory: each is read when its node is first
-        asked for more than its function, path, state and end, while this runtime is open. An open
-        tree that cannot be read is left out, with a warning in the log.
+        With a store, finished trees are not kept in memory, and trees that an earlier process left
+        parked are not read: each is read when its node is first asked for more than its function,
+        path, state and end, while this runtime is open. Any other tree that cannot be read is left
+        out, with a warning in the log.
         """
         roots = {root.id: root for root in self._trees.roots}
-        if self._recovery is not None and not self._closed:
-            rows = self._recovery.store.trees()
-            ended = [row for row in rows if not row.open]
-            past = self._open_loop().run_sync(self._recovery.finished.list, ended)
-            opened = [self._readable(row.id) for row in rows if row.open]
-            roots.update({root.id: root for root in [*past, *opened] if root is not None})
+        if self._backend.store is not None and not self._closed:
+            past = self._backend.past_trees(self._open_loop())
+            roots.update({root.id: root for root in past})
         return sorted(roots.values(), key=lambda root: root.id)
 
     def get_subtree(self, id: int) -> list[Node]:
@@ -469,14 +436,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         ``for`` or ``async for``; it raises TimeoutError if nothing happens for *timeout* seconds.
         """
         found = self._engine.find(node)
-        tree: ViewSource = found.tree
-        if self._worker is not None:
-            from treefold.runtime.cluster.current_tree import (  # noqa: PLC0415 - only shared stores
-                CurrentTree,
-            )
-
-            tree = CurrentTree(self._engine, found.id)
-        return Watch(found.loop_handle, tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
+        views = self._backend.views(found)
+        return Watch(found.loop_handle, views, found.id, as_of_seq=as_of_seq, timeout=timeout)
 
     def events(self, node: Node | int, after: int = 0, timeout: float | None = None) -> EventStream:
         """Return the events of *node* and of all calls below it, until it has ended.
@@ -493,8 +454,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             UnknownNodeError: there is no such node.
         """
         found = self._engine.find(node)
-        tree, recovery = found.tree, self._recovery
-        source = TreeEvents(tree) if recovery is None else recovery.events(tree.id)
+        source = self._backend.events(found)
         call = LiveCall(found, self._engine.loaded)
         return EventStream(
             source, found.loop_handle, found.id, after=after, timeout=timeout, call=call
@@ -516,7 +476,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             UsageError: the node has ended.
         """
         node = self._engine.find(id)
-        if (other := self._elsewhere(node)) is not None:
+        if (other := self._backend.elsewhere(node)) is not None:
             other.pause(id, reason)
         else:
             node.loop_handle.run_sync(pause_node, node, reason)
@@ -555,22 +515,16 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         seen: Collection[str] | None = None,
     ) -> Node:
         """Resume *node*; of what is paused only what was *seen*, if that is given."""
-        id = node.id
-        if self._recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
-            if node.parent is not None:
-                raise UsageError(
-                    f"{node!r} has ended; resume {address(root_of(node).path)}, or fork this"
-                )
-            return self._get_forks().continue_failed(node, budget, without)
-        is_failed = node.parent is None and isinstance(node.exception, ModelProviderException)
-        if self._recovery is None and is_failed:
-            return node.loop_handle.run_sync(self._call_again, node)
-        if (other := self._elsewhere(node)) is not None:
+        id, root = node.id, root_of(node)
+        if node.state in {NodeState.Error, NodeState.Canceled}:
+            continued = self._backend.resume_ended(node, budget, without)
+            if continued is not None:
+                return continued
+        if (other := self._backend.elsewhere(node)) is not None:
             other.resume(id, budget=budget, without=without)
             return node
-        if self._recovery is not None and (without or root_of(node).record.held_back):
-            root = root_of(node)
-            root.loop_handle.run_sync(self._recovery.resume_held_back, root, without)
+        if without or root.record.held_back:
+            root.loop_handle.run_sync(self._backend.resume_held_back, root, without)
             return node
         below = {one.id for one in subtree(node)}
         asked = [q for q in self._services.board.questions() if q.node_id in below]
@@ -583,29 +537,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             raise UsageError(why_not_paused(node))
         for question, answer in answers.items():
             with suppress(UnknownQuestionError):  # answered in the meantime
-                self._answer(question, answer, None)
+                self._backend.answer(question, answer, None)
         return node
-
-    def _call_again(self, root: CallNode) -> CallNode:
-        """Continue the conversation of an agent whose provider failed, in a new call of it."""
-        if (known := self._engine.keys.find(of_continuation(root.id))) is not None:
-            return known
-        request = root.continuation()
-        request.continues = root.stable_id
-        again = self._context.start(request)
-        self._engine.keys.add(again, of_continuation(root.id))
-        return again
-
-    def _invoked_again(self, root: CallNode, request: CallRequest) -> CallNode:
-        """Return what invoking the key of a failed call gives: its continuation, or the failure."""
-        if failed_outside(root.record):
-            if self._recovery is not None:
-                root.loop_handle.run_sync(self._recovery.learn, root, request)
-                return self._get_forks().continue_failed(root, request.budget)
-            if isinstance(root.exception, ModelProviderException) and root.function.is_agent:
-                return root.loop_handle.run_sync(self._call_again, root)
-        explain_outcome(root, request.key or "")
-        return root
 
     @overload
     def fork(
@@ -653,27 +586,12 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             StoreError: the journal cannot be read, or earlier events cannot be written to it. On
                 the runtime's own event loop, a locked store raises StoreBusyError at once.
         """
-        return self._fork(node, at, edit, None, without)
+        return self._get_forks().fork(node, at, edit, None, without)
 
-    def _fork(
-        self,
-        node: Node | int,
-        at: int | None,
-        edit: Edit | None,
-        key: str | None,
-        without: Sequence[str],
-    ) -> CallNode:
-        """Start a fork; one with a *key* is started once."""
-        forks = self._get_forks()
-        return forks.fork(self._engine.find(forks.id_of(node)), at, edit, key, without)
-
-    # It returns Forks, as above.
-    def _get_forks(self):
-        if self._recovery is None:
+    def _get_forks(self) -> Forking:
+        if (forks := self._backend.forks) is None:
             raise UsageError("only recorded calls can be forked: use Runtime(store='run.db')")
-        from treefold.runtime.forks import Forks  # noqa: PLC0415 - only for stores
-
-        return Forks(self._recovery, self._engine)
+        return forks
 
     def questions(self) -> list[Question]:
         """Return the open questions, at any depth of any tree, oldest first.
@@ -682,9 +600,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         the command that answers.
         """
         self._services.board.is_read = True
-        if self._worker is not None:
-            return self._worker.questions()
-        return self._services.board.questions()
+        return self._backend.questions()
 
     def answer(self, id: str, text: Any = "", *, args: Mapping[str, Any] | None = None) -> None:
         """Answer the question with this id.
@@ -707,27 +623,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """
         # It knows of the questions from elsewhere, such as events.
         self._services.board.is_read = True
-        self._answer(id, text, args)
-
-    def _answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None:
-        if self._worker is not None:
-            self._worker.answer(id, text, args)
-        elif self._recovery is None:
-            self._services.board.answer(id, text, args)
-        else:
-            self._recovery.answer(id, text, args)
+        self._backend.answer(id, text, args)
 
     def cancel(self, id: int, reason: str = "cancelled") -> None:
         """Cancel the node with this id, and all below it."""
         node = self._engine.find(id)
-        if (other := self._elsewhere(node)) is not None:
+        if (other := self._backend.elsewhere(node)) is not None:
             other.cancel(id, reason)
         else:
             node.cancel(reason)
-
-    def _elsewhere(self, node: CallNode) -> Control | None:
-        """Return what asks another worker to do something, if one runs the tree of *node*."""
-        return None if self._worker is None else self._worker.elsewhere(node)
 
     async def work(
         self,
@@ -782,9 +686,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         return self._shared_work("worker_status()").status()
 
     def _shared_work(self, what: str) -> SharedWork:
-        if self._worker is None:
+        if (worker := self._backend.worker) is None:
             raise UsageError(f"{what} needs a store that several processes share: postgresql://...")
-        return self._worker
+        return worker
 
     def flush(self) -> None:
         """Block until everything that has happened so far is in the store; not on an event loop.
@@ -792,8 +696,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         Raises:
             StoreError: it cannot be written now; it is retried.
         """
-        if self._recovery is not None:
-            self._recovery.journal.flush()
+        self._backend.flush()
 
     @property
     def limits(self) -> Limits:
@@ -821,8 +724,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """
         root = self._engine.find(id)
         self._trees.check_over(root)
-        if self._recovery is not None:
-            self._recovery.delete(root.loop_handle, id)
+        self._backend.delete(root.loop_handle, id)
         self._engine.keys.forget(root)
         closed = threading.Event()
         try:
@@ -877,7 +779,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """Log the open questions, and those that closing waits for."""
         self._services.board.warn_of_unread()
         # With a store closing does not wait for them: they stay open for the next driver.
-        if self._recovery is not None:
+        if self._backend.store is not None:
             return
         if questions := self._services.board.questions():
             ids = ", ".join(question.id for question in questions)
@@ -889,16 +791,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             asyncio.run_coroutine_threadsafe(ending, loop_handle.loop).result()
 
     async def _end(self, *, cancel: bool) -> None:
-        if cancel and self._worker is not None:
+        if cancel:
             # What is taken now would be run without being recorded.
-            self._worker.stop_taking()
-        suspend = None if self._recovery is None else self._suspend
+            self._backend.stop_taking()
+        suspend = None if self._backend.store is None else self._suspend
         try:
             await self._trees.end(cancel=cancel, suspend=suspend)
             await self._tell_last()
         finally:
-            if self._worker is not None:
-                await self._worker.stop()
+            await self._backend.stop()
 
     def __enter__(self) -> Self:
         self._open_loop()
@@ -923,7 +824,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             raise UsageError("this runtime has been used already; make a new one for this block")
         self._loop_handle = LoopHandle(asyncio.get_running_loop(), self.patience)
         self._token = RunContext.active.set(self._context)
-        self._recover_on(self._loop_handle)
+        self._start_on(self._loop_handle)
         return self
 
     async def __aexit__(
@@ -939,7 +840,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             await self._end(cancel=self._closed)
         finally:
             self._closed = True
-            if self._recovery is not None:
+            if self._backend.store is not None:
                 await finish_in_thread(self._close_store)
 
     def _leave_context(self) -> None:
@@ -949,16 +850,12 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def _close_store(self) -> None:
         self._services.board.timers.alarms.close()
-        if self._poll_timer is not None:
-            self._poll_timer.cancel()
-        if self._recovery is not None:
-            self._recovery.close(self._worker)
+        self._backend.close()
 
     async def _suspend(self) -> None:
         """Suspend the journal, so that cancelled calls stay open for the next driver."""
         await self._tell_last()
-        if self._recovery is not None:
-            await self._recovery.suspend()
+        await self._backend.suspend()
 
     async def _tell_last(self) -> None:
         """Wait until people were told of the questions that are open."""
@@ -978,17 +875,17 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             if self._loop_handle is None:
                 self._loop_handle = BackgroundLoop(self.patience)
             loop_handle = self._loop_handle
-        self._recover_on(loop_handle)
+        self._start_on(loop_handle)
         return loop_handle
 
     def _is_forked(self) -> bool:
         return self._loop_handle is not None and self._loop_handle.is_forked()
 
-    def _recover_on(self, loop_handle: LoopHandle) -> None:
-        if self._recovery is None:
+    def _start_on(self, loop_handle: LoopHandle) -> None:
+        if self._backend.store is None:
             return
         try:
-            loop_handle.run_sync(self._recover_once, loop_handle)
+            loop_handle.run_sync(self._start_once, loop_handle)
         # The block is not entered then, so nothing else would close the store.
         except BaseException:
             self._closed = True
@@ -997,29 +894,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 loop_handle.stop()
             raise
 
-    def _recover_once(self, loop_handle: LoopHandle) -> None:
+    def _start_once(self, loop_handle: LoopHandle) -> None:
         # Two threads may have opened the loop at the same time.
-        if self._recovery is None or self._is_recovered:
-            return
-        self._is_recovered = True
-        if self._worker is not None:
-            self._worker.start(loop_handle)
-        else:
-            self._recovery.recover(loop_handle)
-            self._poll(loop_handle)
-
-    def _poll(self, loop_handle: LoopHandle) -> None:
-        """Execute the commands of observers, and schedule the next poll."""
-        recovery = self._recovery
-        if recovery is None or recovery.is_suspended:  # the effects would not be recorded
-            return
-        try:
-            recovery.resume_due()
-            recovery.inbox.process(self._execute)
-        except (StoreError, ClosedError) as error:
-            log.debug("the inbox cannot be read: %s", error)
-        later = loop_handle.loop.call_later
-        self._poll_timer = later(_POLL_INTERVAL, self._poll, loop_handle)
+        if not self._is_started:
+            self._is_started = True
+            self._backend.start(loop_handle)
 
 
 def _check_seen(node: CallNode, *, ended: bool) -> None:

@@ -47,7 +47,7 @@ class TreeRegistry:
     added and found from any thread; trees end and are deleted on the runtime's loop.
     """
 
-    def __init__(self, *, keeps_finished: bool) -> None:
+    def __init__(self, *, keeps_finished: bool, recorded: Callable[[], int] = int) -> None:
         self._keeps_finished = keeps_finished
         self._nodes: dict[int, CallNode] = {}
         self._roots: dict[int, CallNode] = {}
@@ -55,10 +55,9 @@ class TreeRegistry:
         # The nodes of dropped trees that the program still uses.
         self._dropped: WeakValueDictionary[int, CallNode] = WeakValueDictionary()
         self._unseen: WeakSet[CallNode] = WeakSet()  # failed, perhaps not reported yet
-        self.recorded: Callable[[], int] = int  # returns how many characters were recorded
+        self._recorded = recorded  # returns how many characters were recorded
         self._collected = 0  # what it returned when garbage was collected last
         self._closing: set[asyncio.Task[None]] = set()
-        self.on_open: Callable[[CallNode], None] | None = None  # called for each open tree
 
     @property
     def roots(self) -> list[CallNode]:
@@ -85,8 +84,6 @@ class TreeRegistry:
         self._nodes[root.id] = self._roots[root.id] = root
         self._open.add(root)
         root.add_end_callback(partial(self._root_ended, root))
-        if self.on_open is not None:
-            self.on_open(root)
 
     def expect_call(self, node: CallNode) -> None:
         """Count a call among the open ones until it ends, though other workers run its caller."""
@@ -183,7 +180,7 @@ class TreeRegistry:
         if root.state is NodeState.Error and not root.asked_for:
             root.tree.part(UnseenFailure).root = root
             self._unseen.add(root)
-        if (recorded := self.recorded()) - self._collected > _COLLECT_AFTER and gc.isenabled():
+        if (recorded := self._recorded()) - self._collected > _COLLECT_AFTER and gc.isenabled():
             self._collected = recorded
             # Afterwards: its task still refers to it.
             root.loop_handle.loop.call_soon(gc.collect)

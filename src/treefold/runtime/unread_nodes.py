@@ -1,4 +1,4 @@
-"""Top-level calls of finished trees in a list: each tree is read when it is looked into."""
+"""Top-level calls of trees that nothing runs: each tree is read when it is looked into."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -103,8 +103,8 @@ class UnreadAgentNode(Unread, AgentNode):
     __slots__ = ()
 
 
-class FinishedTrees:
-    """Lists finished trees of a journal, on the runtime's loop.
+class UnreadTrees:
+    """Lists finished and parked trees of a journal, on the runtime's loop.
 
     Args:
         loaded: returns the node with an id if it is in memory.

@@ -5,7 +5,7 @@ from treefold.core.store import Call, Entry
 
 
 def owned_error(journal: str, process: str = "") -> StoreOwnedError:
-    """Return the error for acquiring a journal that has an owner."""
+    """Return the error for joining a journal that has an owner."""
     owner, stop = "another runtime", "close it"
     if process:
         owner, stop = f"process {process}", "stop that process"
@@ -30,7 +30,7 @@ def overtaken_error(journal: str) -> FencedError:
 
 def not_owner_error(journal: str) -> UsageError:
     """Return the error for writing without being the owner."""
-    return UsageError(f"only the owner of {journal} may write to it; call acquire() first")
+    return UsageError(f"only the owner of {journal} may write to it; call join() first")
 
 
 def missing_call_error(entry: Entry) -> UsageError:

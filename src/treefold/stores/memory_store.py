@@ -6,18 +6,20 @@ import uuid
 import weakref
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
 from typing import Final, Self
 
-from treefold.core.errors import StoreDamagedError, UnknownNodeError
+from treefold.core.cluster import Cluster, WorkerInfo
+from treefold.core.errors import FencedError, StoreDamagedError, UnknownNodeError
 from treefold.core.fact import replace
 from treefold.core.question import Question
 from treefold.core.sessions import Sessions
 from treefold.core.states import NodeState
-from treefold.core.store import Call, Entry, Message, TreeRow
+from treefold.core.store import LEASE, Batch, Call, Entry, Message, TreeRow
+from treefold.stores.around import entries_around
 from treefold.stores.errors import (
     fenced_error,
     forked_error,
@@ -55,6 +57,7 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         self.id: str = uuid.uuid4().hex
         self.name: str = _NAME
         self._lock = threading.RLock()
+        self.cluster: Cluster | None = None  # no other process has it
         self._owned = False
         self._last = 0
         self._highest = (0, 0)
@@ -71,35 +74,57 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         self._broadcast_count = 0
         self._sessions: Sessions | None = None
 
-    def acquire(self) -> bool:
+    def join(self, worker: WorkerInfo | None = None, *, lease: float = LEASE) -> bool:
         with self._lock:
             if self._owned:
                 raise owned_error(_NAME)
             self._owned = True
             return False
 
+    def leave(self) -> None:
+        with self._lock:
+            self._owned = False
+            self._broadcasts.clear()
+
     def is_owned(self) -> bool:
         return self._owned
 
-    def append(self, entries: Sequence[Entry]) -> int:
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
         with self._lock:
             self._check_owned()
+            return [self._append(batch.entries) for batch in batches]
+
+    def _append(self, entries: Sequence[Entry]) -> int | FencedError:
+        try:
             self._check(entries)
-            for entry in entries:
-                self._last += 1
-                self._add(replace(entry, texts={}, seq=self._last), entry.texts)
-            return self._last
+        except FencedError as error:
+            return error
+        for entry in entries:
+            self._last += 1
+            self._add(replace(entry, texts={}, seq=self._last), entry.texts)
+        return self._last
 
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
         with self._lock:
             entries = self._trees.get(tree, [])
             return entries[bisect_right(entries, after, key=attrgetter("seq")) :]
 
-    def texts(self, tree: int) -> dict[str, str]:
+    def entries_around(self, call: int, *, leaving_out: Collection[str] = ()) -> list[Entry]:
         with self._lock:
-            return {hash: self._texts[hash] for hash in self._refs.get(tree, ())}
+            tree = self.find(node=call)
+            return [] if tree is None else entries_around(self._trees[tree], call, leaving_out)
 
-    def text(self, hash: str) -> str:
+    def places(self, trees: Collection[int]) -> dict[int, int]:
+        with self._lock:
+            return {tree: self._trees[tree][-1].seq for tree in trees if tree in self._trees}
+
+    def texts(self, tree: int, *, hashes: Collection[str] | None = None) -> dict[str, str]:
+        with self._lock:
+            known = self._refs.get(tree, set())
+            wanted = known if hashes is None else known.intersection(hashes)
+            return {hash: self._texts[hash] for hash in wanted}
+
+    def text(self, hash: str, *, tree: int | None = None) -> str:
         with self._lock:
             if hash not in self._texts:
                 raise StoreDamagedError(_NAME, f"the text with the hash {hash} is missing")
@@ -135,6 +160,10 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
                 for tree, top in islice(listed, limit)
             ]
 
+    def to_resume(self, functions: Collection[str]) -> list[TreeRow]:
+        opened = self.trees(open=True)
+        return [row for row in opened if not row.parked or row.function not in functions]
+
     def find(self, *, node: int) -> int | None:
         with self._lock:
             if node in self._nodes:
@@ -143,9 +172,19 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
                 (id for id, top in self._tops() if id < node <= id + top.call.inherited), None
             )
 
+    def find_all(self, nodes: Collection[int]) -> dict[int, int]:
+        found = {node: self.find(node=node) for node in nodes}
+        return {node: tree for node, tree in found.items() if tree is not None}
+
     def find_key(self, key: str) -> int | None:
         with self._lock:
             return self._keys.get((0, key))
+
+    def find_number(self, number: int | None = None) -> int | None:
+        with self._lock:
+            numbers = {top.call.index: id for id, top in self._tops()}
+            wanted = max(numbers, default=None) if number is None else number
+            return None if wanted is None else numbers.get(wanted)
 
     def forks(self, tree: int) -> list[int]:
         with self._lock:
@@ -193,6 +232,13 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
             ]
             return found[:limit]
 
+    def pending(self, tree: int) -> list[Question]:
+        with self._lock:
+            asked = self._questions.values()
+            return [
+                one for one in asked if one.asks_people and self._nodes[one.node_id].tree == tree
+            ]
+
     def timers(
         self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None
     ) -> list[tuple[float, int]]:
@@ -204,7 +250,7 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
             )
             return found[:limit]
 
-    def post(self, body: str, *, question: str | None = None) -> bool:
+    def post(self, body: str, *, node: int | None = None, question: str | None = None) -> bool:
         with self._lock:
             answered = any(question == other for _, other in self._inbox.values())
             if question is not None and (answered or question not in self._questions):
@@ -213,7 +259,7 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
             self._inbox[self._messages] = Message(self._messages, body), question
             return True
 
-    def inbox(self) -> list[Message]:
+    def inbox(self, *, drives: Collection[int] | None = None, owned: bool = False) -> list[Message]:
         with self._lock:
             return [message for message, _ in self._inbox.values()]
 
@@ -267,9 +313,7 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         pass  # Python frees the memory by itself
 
     def close(self) -> None:
-        with self._lock:
-            self._owned = False
-            self._broadcasts.clear()
+        self.leave()
 
     def __enter__(self) -> Self:
         return self

@@ -21,7 +21,7 @@ def open_store(source: Source, *, create: bool = True) -> Store:
         InvalidValueError: *source* is nothing of that kind.
     """
     if not isinstance(source, str | os.PathLike):
-        if not hasattr(source, "acquire"):
+        if not hasattr(source, "inbox"):
             raise InvalidValueError(f"store must be the path of a file or a Store, got {source!r}")
         return source
     path = os.fspath(source)

@@ -35,6 +35,7 @@ EVENT: Final = """
     events.crc
 """
 _EVENT_COLUMNS: Final = 11
+IS_OPEN: Final = "nodes.state IN ('waiting', 'running', 'paused')"  # exactly as in the index
 _CALL: Final = "nodes.parent, place, idles, source, inherited, function, call_key, nodes.crc"
 CALL: Final = f"nodes.id, nodes.seq, nodes.tree, {_CALL}"
 NODE: Final = f"{CALL}, nodes.state, ended, state_crc, started, started_crc"
@@ -48,18 +49,25 @@ NODES: Final = f"""
         {_CALL}
     FROM json_each(?) AS asked CROSS JOIN nodes ON nodes.id = asked.value
 """
-QUESTIONS: Final = "SELECT node, id, seq, crc FROM questions"
-TIMERS: Final = "SELECT node, id, due, sleeps, crc FROM timers"
+_QUESTION: Final = "questions.node, questions.id, questions.seq, questions.crc"
+QUESTIONS: Final = f"SELECT {_QUESTION} FROM questions"
+TIMERS: Final = "SELECT timers.node, timers.id, due, sleeps, timers.crc FROM timers"
 # A question whose entry is lost yields a row of NULLs, so that the damage does not hide it.
 _ASKED: Final = f"""
-    SELECT {EVENT}, questions.node, questions.id, questions.seq, questions.crc
-    FROM questions LEFT JOIN events ON events.seq = questions.seq
+    SELECT {EVENT}, {_QUESTION} FROM questions LEFT JOIN events ON events.seq = questions.seq
 """
 _IN_ORDER: Final = """
     AND (:answered OR NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id))
     ORDER BY questions.seq LIMIT :limit
 """
 PENDING_QUESTIONS: Final = f"{_ASKED} WHERE true {_IN_ORDER}"
+# Only an open call has pending questions, and these are found by their tree.
+QUESTIONS_OF_TREE: Final = f"""
+    SELECT {EVENT}, {_QUESTION}
+    FROM nodes CROSS JOIN questions ON questions.node = nodes.id
+    LEFT JOIN events ON events.seq = questions.seq
+    WHERE {IS_OPEN} AND nodes.tree = :tree ORDER BY questions.seq
+"""
 QUESTIONS_OF_CALL: Final = f"{_ASKED} WHERE questions.node = :node {_IN_ORDER}"
 # A row for each call of an agent's last runs, and one for each run without a call.
 PAST_RUNS: Final = """

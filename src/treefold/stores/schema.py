@@ -86,7 +86,10 @@ _JOURNAL: Final = (
     )
     """,
     "CREATE INDEX nodes_open ON nodes (tree) WHERE state IN ('waiting', 'running', 'paused')",
+    "CREATE INDEX nodes_top ON nodes (id) WHERE parent = 0",
+    "CREATE INDEX nodes_numbered ON nodes (place) WHERE parent = 0",
     "CREATE INDEX nodes_forked ON nodes (source) WHERE source > 0",
+    "CREATE INDEX nodes_forks ON nodes (id) WHERE source > 0",
     # A text is kept once, however many events reference it, as long as some tree does.
     """
     CREATE TABLE texts (
@@ -97,6 +100,7 @@ _JOURNAL: Final = (
     )
     """,
     "CREATE TABLE refs (tree INTEGER, text INTEGER, PRIMARY KEY (tree, text)) WITHOUT ROWID",
+    "CREATE INDEX refs_by_text ON refs (text)",
     # The pending questions; their text is in the event.
     """
     CREATE TABLE questions (
@@ -107,6 +111,7 @@ _JOURNAL: Final = (
         PRIMARY KEY (node, id)
     ) WITHOUT ROWID
     """,
+    "CREATE INDEX questions_by_seq ON questions (seq)",
     """
     CREATE TABLE inbox (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -141,7 +146,7 @@ _PAST_RUNS: Final = (
     """,
 )
 
-VERSION: Final = 5  # of the tables and of the bodies in them
+VERSION: Final = 6  # of the tables and of the bodies in them
 STATEMENTS: Final = (*_SESSIONS, *_JOURNAL, *_TIMERS, *_PAST_RUNS)
 
 

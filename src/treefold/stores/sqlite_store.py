@@ -9,17 +9,19 @@ import math
 import os
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import closing
-from itertools import islice
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, Self
 
-from treefold.core.errors import UnknownNodeError
+from treefold.core.cluster import Cluster, WorkerInfo
+from treefold.core.errors import FencedError, UnknownNodeError
 from treefold.core.question import Question
 from treefold.core.sessions import Sessions
-from treefold.core.store import Entry, Message, TreeRow
+from treefold.core.store import LEASE, Batch, Entry, Message, TreeRow
 from treefold.stores.appender import Appender
+from treefold.stores.around import entries_around
 from treefold.stores.broadcast_file import BroadcastFile
 from treefold.stores.checksums import of_journal, of_message, of_text
 from treefold.stores.commit_mark import CommitMark, new_mark
@@ -34,12 +36,14 @@ from treefold.stores.rows import (
     CALL,
     EVENT,
     EVENTS,
+    IS_OPEN,
     NODE,
     NODES,
     PAST_RUNS,
     PENDING_QUESTIONS,
     QUESTIONS,
     QUESTIONS_OF_CALL,
+    QUESTIONS_OF_TREE,
     STATES,
     TIMERS,
     asked_question,
@@ -60,7 +64,6 @@ from treefold.stores.rows import (
 from treefold.stores.sessions import SqliteSessions
 
 _MAX_INTEGER: Final = 2**63 - 1  # in SQLite
-_IS_OPEN: Final = "state IN ('waiting', 'running', 'paused')"  # exactly as in the index
 
 # The highest numbers are recorded when their rows are deleted, so that none is used twice.
 _LAST_SEQ: Final = """
@@ -68,18 +71,54 @@ _LAST_SEQ: Final = """
 """
 _JOURNAL: Final = "SELECT id, seq, node, number, crc FROM journal"
 _HIGHEST_SEQ: Final = "SELECT coalesce(max(seq), 0) FROM events"
-_HIGHEST_PLACE: Final = "SELECT coalesce(max(place), 0) FROM nodes WHERE parent = 0"
-# The newest node and tree, and all forks, each of which has ids for the calls that it shares.
+_HIGHEST_PLACE: Final = """
+    SELECT coalesce(max(place), 0) FROM nodes INDEXED BY nodes_numbered WHERE parent = 0
+"""
+# The newest node, tree and fork, which has ids for the calls that it shares after its own.
 _NEWEST: Final = f"""
     SELECT {CALL} FROM nodes WHERE id IN (
-        (SELECT max(id) FROM nodes), (SELECT max(id) FROM nodes WHERE parent = 0)
+        (SELECT max(id) FROM nodes),
+        (SELECT max(id) FROM nodes INDEXED BY nodes_top WHERE parent = 0),
+        (SELECT max(id) FROM nodes INDEXED BY nodes_forks WHERE source > 0)
     )
-    UNION SELECT {CALL} FROM nodes WHERE source > 0
 """
 _TEXTS: Final = """
     SELECT hash, texts.text, crc FROM refs JOIN texts ON texts.id = refs.text WHERE tree = ?
 """
-_TREES: Final = f"SELECT {NODE} FROM nodes WHERE parent = 0 AND id > ? ORDER BY id"
+_TEXT_OF_TREE: Final = """
+    SELECT hash, text, crc FROM texts WHERE hash = ?
+        AND EXISTS (SELECT 1 FROM refs WHERE refs.tree = ? AND refs.text = texts.id)
+"""
+_PLACES: Final = """
+    SELECT tree, max(seq) FROM events WHERE tree IN (SELECT value FROM json_each(?)) GROUP BY tree
+"""
+_IN_ORDER: Final = "id > ? ORDER BY id LIMIT ?"
+_TREES: Final = f"SELECT {NODE} FROM nodes INDEXED BY nodes_top WHERE parent = 0 AND {_IN_ORDER}"
+_EVERY_OPEN_TREE: Final = f"SELECT DISTINCT tree FROM nodes WHERE {IS_OPEN} AND tree > ?"
+# The plus keeps SQLite from reading all trees by the index of keys.
+_OPEN_TREES: Final = f"""
+    SELECT {NODE} FROM nodes
+    WHERE +parent = 0 AND id IN (SELECT tree FROM nodes WHERE {IS_OPEN}) AND {_IN_ORDER}
+"""
+_FINISHED_TREES: Final = f"""
+    SELECT {NODE} FROM nodes INDEXED BY nodes_top
+    WHERE parent = 0 AND id NOT IN (SELECT tree FROM nodes WHERE {IS_OPEN}) AND {_IN_ORDER}
+"""
+# As ``parked_trees`` has it: a tree in which an open call neither asks nor sleeps, and waits for no
+# call of its own; and each tree of a function that is not in the list.
+_TO_RESUME: Final = f"""
+    SELECT {NODE} FROM nodes WHERE +parent = 0 AND id IN (
+        SELECT tree FROM nodes WHERE {IS_OPEN}
+        AND NOT EXISTS (SELECT 1 FROM questions WHERE questions.node = nodes.id)
+        AND NOT EXISTS (SELECT 1 FROM timers WHERE timers.node = nodes.id AND sleeps)
+        AND NOT (idles AND id IN (SELECT parent FROM nodes WHERE {IS_OPEN}))
+        UNION
+        SELECT top.id FROM (SELECT DISTINCT tree FROM nodes WHERE {IS_OPEN}) AS opened
+        JOIN nodes AS top ON top.id = opened.tree
+        WHERE top.function NOT IN (SELECT value FROM json_each(?))
+    )
+    ORDER BY id
+"""
 _FORKS: Final = "SELECT id FROM nodes WHERE source > 0 AND source = ? ORDER BY id"
 # The newest event with a time of each tree; one statement for each tree would take twice as long.
 _LAST: Final = f"""
@@ -91,10 +130,23 @@ _FIND: Final = f"""
     SELECT tree, (SELECT tree FROM events WHERE node = nodes.id AND n = 1), {CALL}
     FROM nodes WHERE id = ?
     UNION ALL
-    SELECT id, id, {CALL} FROM nodes WHERE source > 0 AND ? > id AND ? <= id + inherited
+    SELECT id, id, {CALL} FROM (
+        SELECT * FROM nodes INDEXED BY nodes_forks WHERE source > 0 AND id < ?
+        ORDER BY id DESC LIMIT 1
+    ) AS nodes
+    WHERE ? <= id + inherited
 """
 _FIND_KEY: Final = f"SELECT {CALL} FROM nodes WHERE parent = 0 AND call_key = ?"
-_OPEN_NODES: Final = f"SELECT {CALL} FROM nodes WHERE {_IS_OPEN}"
+_FIND_NUMBER: Final = f"""
+    SELECT {CALL} FROM nodes INDEXED BY nodes_numbered
+    WHERE parent = 0 AND place >= coalesce(:number, 0) AND place <= coalesce(:number, place)
+    ORDER BY place DESC LIMIT 1
+"""
+_OPEN_NODES: Final = f"SELECT {CALL} FROM nodes WHERE {IS_OPEN}"
+_QUESTIONS_OF: Final = f"{QUESTIONS} JOIN nodes ON nodes.id = questions.node WHERE {IS_OPEN}"
+_TIMERS_OF: Final = f"{TIMERS} JOIN nodes ON nodes.id = timers.node WHERE {IS_OPEN}"
+_IN_RANGE: Final = "AND nodes.tree BETWEEN :first AND :last"
+_IN_LIST: Final = "AND nodes.tree IN (SELECT value FROM json_each(:trees))"
 _SET_NUMBERS: Final = "UPDATE journal SET seq = ?, node = ?, number = ?, crc = ?"
 _IS_ASKED: Final = "SELECT 1 FROM questions WHERE id = ?"
 _POST: Final = "INSERT INTO inbox (body, question, crc) VALUES (?, ?, 0) ON CONFLICT DO NOTHING"
@@ -111,7 +163,9 @@ _DELETE_TREE: Final = (
     "DELETE FROM events WHERE tree = :tree",
     """
     DELETE FROM texts WHERE id IN (
-        SELECT text FROM refs WHERE tree = :tree EXCEPT SELECT text FROM refs WHERE tree <> :tree
+        SELECT text FROM refs WHERE tree = :tree AND NOT EXISTS (
+            SELECT 1 FROM refs AS other WHERE other.text = refs.text AND other.tree <> :tree
+        )
     )
     """,
     "DELETE FROM refs WHERE tree = :tree",
@@ -161,6 +215,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         in_memory = self.name == MEMORY
         self._lock = None if in_memory else OwnerLock(self.name)
         self._broadcasts = None if in_memory else BroadcastFile(self.name)
+        self.cluster: Cluster | None = None  # a file has one owner
         self._owned = False
         self._keys_checked = False  # whether a key that is missing in the index is in no tree
         # Reentrant: from Python 3.14 on Ctrl-C may come between taking a lock and its block.
@@ -188,7 +243,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
             raise self._reader.damaged("the row about the journal has a wrong checksum")
         return id, seq, node, number
 
-    def acquire(self) -> bool:
+    def join(self, worker: WorkerInfo | None = None, *, lease: float = LEASE) -> bool:
         with self._changing:
             if self._owned:
                 raise owned_error(self.name)
@@ -225,25 +280,64 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
     def is_owned(self) -> bool:
         return self._owned or (self._lock is not None and self._lock.is_held())
 
-    def append(self, entries: Sequence[Entry]) -> int:
-        self._check_owned()
-        with self._appending:
-            # After a KeyboardInterrupt it is unknown whether the entries were committed; then the
-            # next call creates a new appender.
-            known, self._appender = self._appender, None
-            try:
-                with self._writer.transaction() as rows:
-                    appender = self._new_appender(rows) if known is None else known
-                    appended = appender.append(rows, entries)
-            except Exception:
-                # The transaction was rolled back.
-                self._appender = known
-                raise
-            appender.committed(appended)
-            self._appender = appender
+    def leave(self) -> None:
+        # What another thread is writing is written before others may own the file.
+        with self._changing, self._appending:
+            self._give_up()
+
+    def _give_up(self, *connections: SqliteSessions | Database | None) -> None:
+        """Close these *connections*, and give up the ownership."""
+        self._owned = False
+        try:
+            for connection in connections:
+                if connection is not None:
+                    connection.close()
+            if self._broadcasts is not None:
+                self._broadcasts.close()
             if self._lock is not None:
-                self._lock.advance_mark(appended.last)
-            return appended.last
+                self._lock.mark_closed(complete=not _has_log(self.name))
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    def append(self, batches: Sequence[Batch]) -> list[int | FencedError]:
+        with self._appending:
+            self._check_owned()
+            if len(batches) > 1:
+                with suppress(FencedError):
+                    return self._append_together(batches)
+            # Each in a transaction of its own, so that one that is refused undoes no other.
+            return [self._append_alone(batch) for batch in batches]
+
+    def _append_together(self, batches: Sequence[Batch]) -> list[int | FencedError]:
+        entries = [entry for batch in batches for entry in batch.entries]
+        first = self._write(entries) - len(entries)
+        return [first + count for count in accumulate(len(batch.entries) for batch in batches)]
+
+    def _append_alone(self, batch: Batch) -> int | FencedError:
+        try:
+            return self._write(batch.entries)
+        except FencedError as error:
+            return error
+
+    def _write(self, entries: Sequence[Entry]) -> int:
+        """Write *entries* in one transaction; return the position of the last."""
+        # After a KeyboardInterrupt it is unknown whether the entries were committed; then the next
+        # call creates a new appender.
+        known, self._appender = self._appender, None
+        try:
+            with self._writer.transaction() as rows:
+                appender = self._new_appender(rows) if known is None else known
+                appended = appender.append(rows, entries)
+        except Exception:
+            # The transaction was rolled back.
+            self._appender = known
+            raise
+        appender.committed(appended)
+        self._appender = appender
+        if self._lock is not None:
+            self._lock.advance_mark(appended.last)
+        return appended.last
 
     def _new_appender(self, rows: sqlite3.Connection) -> Appender:
         """Return an appender for what is in the file now; only its owner writes from here on."""
@@ -265,13 +359,25 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
                 raise self._reader.damaged(f"node:{tree}: {damage}")
         return found
 
-    def texts(self, tree: int) -> dict[str, str]:
+    def entries_around(self, call: int, *, leaving_out: Collection[str] = ()) -> list[Entry]:
+        tree = self.find(node=call)
+        return [] if tree is None else entries_around(self.entries(tree), call, leaving_out)
+
+    def places(self, trees: Collection[int]) -> dict[int, int]:
         with self._reader.snapshot() as rows:
-            found = rows.execute(_TEXTS, (tree,)).fetchall()
+            return dict(rows.execute(_PLACES, (json.dumps([*trees]),)).fetchall())
+
+    def texts(self, tree: int, *, hashes: Collection[str] | None = None) -> dict[str, str]:
+        with self._reader.snapshot() as rows:
+            if hashes is None:
+                found = rows.execute(_TEXTS, (tree,)).fetchall()
+            else:
+                asked = [(pack_hash(hash), tree) for hash in hashes]
+                found = [row for one in asked for row in rows.execute(_TEXT_OF_TREE, one)]
         unpacked = ((unpack_hash(hash), text, crc) for hash, text, crc in found)
         return {hash: self._checked(hash, text, crc) for hash, text, crc in unpacked}
 
-    def text(self, hash: str) -> str:
+    def text(self, hash: str, *, tree: int | None = None) -> str:
         with self._reader.snapshot() as rows:
             found = rows.execute(
                 "SELECT text, crc FROM texts WHERE hash = ?", (pack_hash(hash),)
@@ -289,55 +395,73 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
     def trees(
         self, *, after: int = 0, limit: int | None = None, open: bool | None = None
     ) -> list[TreeRow]:
-        with self._reader.snapshot() as rows, closing(rows.execute(_TREES, (after,))) as every:
-            opened = self._open_nodes(rows)
-            parked, asleep = parked_trees(opened), sleeping_trees(opened)
-            listed = every if open is None else (row for row in every if (row[0] in parked) == open)
-            checked = {node.id for node in opened}
-            wanted = [top_of_row(row, checked=row[0] in checked) for row in islice(listed, limit)]
-            last = _last(rows, [top.id for top in wanted if top.id in parked])
-            driven = bool(parked) and self.is_owned()
-            found = [
-                TreeRow(
-                    id=id,
-                    number=number,
-                    key=key,
-                    function=function,
-                    state=STATES[state],
-                    open=id in parked,
-                    parked=bool(parked.get(id)),
-                    source=source,
-                    started=started,
-                    ended=ended,
-                    last=last.get(id),
-                    driven=driven and id in parked,
-                    asleep_until=asleep.get(id),
-                )
-                for id, number, key, function, source, state, started, ended in wanted
-            ]
-        self._check_trees(found, parked, after=after, is_all=limit is None and open is None)
+        search = _TREES if open is None else _OPEN_TREES if open else _FINISHED_TREES
+        with self._reader.snapshot() as rows:
+            tops = rows.execute(search, (after, -1 if limit is None else limit)).fetchall()
+            range = {"first": tops[0][0], "last": tops[-1][0]} if tops else None
+            opened = [] if range is None else self._open_nodes(rows, _IN_RANGE, range)
+            found = self._tree_rows(rows, tops, opened)
+            if limit is None and open is None:
+                every = rows.execute(_EVERY_OPEN_TREE, (after,)).fetchall()
+                if not {id for (id,) in every} <= {tree.id for tree in found}:
+                    raise self._reader.damaged("an open tree is not in the list of all trees")
         return found
 
-    def _open_nodes(self, rows: sqlite3.Connection) -> list[OpenNode]:
-        """Return the calls that have not ended."""
-        asking = asking_nodes(rows.execute(QUESTIONS).fetchall())
-        wakes = timers_of_rows(rows.execute(TIMERS).fetchall())
+    def to_resume(self, functions: Collection[str]) -> list[TreeRow]:
+        names = json.dumps([name for name in functions if not isinstance(encode_text(name), bytes)])
+        with self._reader.snapshot() as rows:
+            tops = rows.execute(_TO_RESUME, (names,)).fetchall()
+            trees = json.dumps([top[0] for top in tops])
+            found = self._tree_rows(rows, tops, self._open_nodes(rows, _IN_LIST, {"trees": trees}))
+        return [row for row in found if not row.parked or row.function not in functions]
+
+    def _tree_rows(
+        self,
+        rows: sqlite3.Connection,
+        tops: Sequence[Sequence[Any]],
+        opened: Sequence[OpenNode],
+    ) -> list[TreeRow]:
+        """Return the trees of these top-level calls, whose calls that have not ended are given."""
+        parked, asleep = parked_trees(opened), sleeping_trees(opened)
+        checked = {node.id for node in opened}
+        wanted = [top_of_row(row, checked=row[0] in checked) for row in tops]
+        last = _last(rows, [top.id for top in wanted if top.id in parked])
+        driven = bool(parked) and self.is_owned()
+        found = [
+            TreeRow(
+                id=id,
+                number=number,
+                key=key,
+                function=function,
+                state=STATES[state],
+                open=id in parked,
+                parked=bool(parked.get(id)),
+                source=source,
+                started=started,
+                ended=ended,
+                last=last.get(id),
+                driven=driven and id in parked,
+                asleep_until=asleep.get(id),
+            )
+            for id, number, key, function, source, state, started, ended in wanted
+        ]
+        # The two indexes must agree; either may miss a tree that the other has.
+        if any(not tree.open and not tree.state.final for tree in found):
+            raise self._reader.damaged("a tree that has not ended is not in the list of open ones")
+        return found
+
+    def _open_nodes(
+        self, rows: sqlite3.Connection, which: str, values: Mapping[str, Any]
+    ) -> list[OpenNode]:
+        """Return the calls that have not ended, of the trees that *which* finds."""
+        asking = asking_nodes(rows.execute(f"{_QUESTIONS_OF} {which}", values).fetchall())
+        wakes = timers_of_rows(rows.execute(f"{_TIMERS_OF} {which}", values).fetchall())
         nodes: list[OpenNode] = []
-        for row in rows.execute(_OPEN_NODES).fetchall():
+        for row in rows.execute(f"{_OPEN_NODES} {which}", values).fetchall():
             check_call(row)
             id, _, tree, parent, _, idles, *_ = row
             nodes.append(OpenNode(tree, id, parent, bool(idles), id in asking, wakes.get(id)))
         return nodes
-
-    def _check_trees(
-        self, found: Sequence[TreeRow], parked: Mapping[int, bool], *, after: int, is_all: bool
-    ) -> None:
-        """Check that the two indexes agree; either may miss a tree that the other has."""
-        known = {tree.id for tree in found}
-        if is_all and any(id > after and id not in known for id in parked):
-            raise self._reader.damaged("an open tree is not in the list of all trees")
-        if any(not tree.open and not tree.state.final for tree in found):
-            raise self._reader.damaged("a tree that has not ended is not in the list of open ones")
 
     def find(self, *, node: int) -> int | None:
         if not 0 < node <= _MAX_INTEGER:
@@ -354,6 +478,10 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
                 )
             return tree
 
+    def find_all(self, nodes: Collection[int]) -> dict[int, int]:
+        found = {node: self.find(node=node) for node in nodes}
+        return {node: tree for node, tree in found.items() if tree is not None}
+
     def find_key(self, key: str) -> int | None:
         with self._reader.snapshot() as rows:
             found = rows.execute(_FIND_KEY, (encode_text(key),)).fetchone()
@@ -364,6 +492,16 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
             # If the index hid the key, a finished call would be made again.
             self._check_keys()
         return None
+
+    def find_number(self, number: int | None = None) -> int | None:
+        if number is not None and number > _MAX_INTEGER:
+            return None
+        with self._reader.snapshot() as rows:
+            found = rows.execute(_FIND_NUMBER, {"number": number}).fetchone()
+            if found is None:
+                return None
+            check_call(found)
+            return found[0]
 
     def _check_keys(self) -> None:
         """Check that every tree is found by its key; once, since only this process adds keys."""
@@ -412,6 +550,10 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         with self._reader.snapshot() as rows:
             return list(map(asked_question, rows.execute(search, values)))
 
+    def pending(self, tree: int) -> list[Question]:
+        with self._reader.snapshot() as rows:
+            return list(map(asked_question, rows.execute(QUESTIONS_OF_TREE, {"tree": tree})))
+
     def timers(
         self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None
     ) -> list[tuple[float, int]]:
@@ -419,7 +561,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
             most = -1 if limit is None else limit
             return rows.execute(_DUE, (after, until, most)).fetchall()
 
-    def post(self, body: str, *, question: str | None = None) -> bool:
+    def post(self, body: str, *, node: int | None = None, question: str | None = None) -> bool:
         with self._writer.transaction() as rows:
             if question is not None and not _any(rows, _IS_ASKED, question):
                 return False
@@ -430,7 +572,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
             rows.execute(_SET_CRC, (of_message(id, body, question), id))
             return True
 
-    def inbox(self) -> list[Message]:
+    def inbox(self, *, drives: Collection[int] | None = None, owned: bool = False) -> list[Message]:
         with self._reader.snapshot() as rows:
             return [self._message(*row) for row in rows.execute(_INBOX).fetchall()]
 
@@ -454,11 +596,11 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
 
     def delete(self, tree: int) -> None:
         self._check_owned()
-        self._appender = None  # it may have cached what is deleted now
-        with self._writer.transaction() as rows:
+        with self._appending, self._writer.transaction() as rows:
+            self._appender = None  # it may have cached what is deleted now
             if not _any(rows, "SELECT 1 FROM nodes WHERE id = ? AND parent = 0", tree):
                 raise UnknownNodeError(f"{self.name} has no node:{tree}")
-            if _any(rows, f"SELECT 1 FROM nodes WHERE tree = ? AND {_IS_OPEN}", tree):
+            if _any(rows, f"SELECT 1 FROM nodes WHERE tree = ? AND {IS_OPEN}", tree):
                 raise still_open_error(tree)
             if _any(rows, "SELECT 1 FROM nodes WHERE source = ? AND source > 0", tree):
                 raise forked_error(tree)
@@ -485,19 +627,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
 
     def close(self) -> None:
         with self._changing:
-            self._owned = False
-            try:
-                if self._sessions is not None:
-                    self._sessions.close()
-                self._reader.close()
-                self._writer.close()
-                if self._broadcasts is not None:
-                    self._broadcasts.close()
-                if self._lock is not None:
-                    self._lock.mark_closed(complete=not _has_log(self.name))
-            finally:
-                if self._lock is not None:
-                    self._lock.release()
+            self._give_up(self._sessions, self._reader, self._writer)
 
     def __enter__(self) -> Self:
         return self

@@ -5,7 +5,8 @@ exported together with the trees that it was forked from.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -18,8 +19,7 @@ from treefold.core.events import TreeImported
 from treefold.core.fact import convert, replace
 from treefold.core.journaling import entry_of, hashes_in
 from treefold.core.question import Question
-from treefold.core.shared_store import Batch, SharedStore, is_shared
-from treefold.core.store import Call, Entry, Store
+from treefold.core.store import Batch, Call, Entry, Store
 from treefold.core.value_codec import ValueEncoder
 from treefold.stores.private_file import write_file
 from treefold.stores.versions import other_version
@@ -53,7 +53,7 @@ def export_tree(store: Store, tree: int, path: str | Path) -> None:
         ...     _ = node.result()
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     export_tree(here, node.id, Path(folder) / "add.jsonl")
-        ...     _ = there.acquire()
+        ...     _ = there.join()
         ...     import_tree(there, Path(folder) / "add.jsonl")
         1
         >>> [row.function for row in there.trees()]
@@ -68,12 +68,12 @@ def import_tree(store: Store, path: str | Path) -> int:
     All nodes get new ids, and a key that is taken is dropped. A tree that was open stays open, and
     no process runs it until a person does ``runtime.resume(id)`` or ``treefold resume``: the file
     may be from any source, and a resumed tree makes the calls that it names. Call
-    ``store.acquire()`` before, and do not use the store in a runtime at the same time, which would
-    give the same ids to its own calls; neither applies to a store with several owners.
+    ``store.join()`` before, and do not use the store in a runtime at the same time, which would
+    give the same ids to its own calls; neither applies to a store that has a cluster.
 
     Raises:
         StoreError: the file cannot be read, is damaged, or is of another version.
-        UsageError: ``acquire`` was not called.
+        UsageError: ``join`` was not called.
 
     Example:
         >>> from treefold import MemoryStore, StoreError
@@ -97,10 +97,7 @@ def import_tree(store: Store, path: str | Path) -> int:
         new = renumbering.ids[tree]
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StoreError(file, f"it cannot be imported: {_message(error)}") from error
-    if is_shared(store):
-        _submit(store, renumbered)
-    else:
-        store.append(renumbered)
+    _append(store, renumbered)
     return new
 
 
@@ -116,13 +113,12 @@ def _marks(entries: Iterable[Entry]) -> list[Entry]:
     ]
 
 
-def _submit(store: SharedStore, entries: Sequence[Entry]) -> None:
-    """Write *entries* as trees without an owner, which are not owed."""
+def _append(store: Store, entries: Sequence[Entry]) -> None:
+    """Write *entries*; in a cluster as trees without an owner, which are not owed."""
     trees: dict[int, list[Entry]] = {}
     for entry in entries:
         trees.setdefault(entry.tree, []).append(entry)
-    batches = [Batch(ownership=None, entries=its_entries) for its_entries in trees.values()]
-    for outcome in store.append_batches(batches):
+    for outcome in store.append([Batch(entries=its_entries) for its_entries in trees.values()]):
         if isinstance(outcome, FencedError):
             raise outcome
 
@@ -144,25 +140,14 @@ def _lines(store: Store, tree: int) -> Iterator[bytes]:
         source = call.source
     yield _line({"format": FORMAT, "version": VERSION, "store": store.id, "tree": tree})
     written: set[str] = set()
-    for entry in sorted((entry for tree in trees for entry in tree), key=_position_in(store)):
+    # A tree is older than its forks.
+    for entry in chain.from_iterable(reversed(trees)):
         hashes = _hashes(store, entry)
         for hash in hashes:
             if hash not in written:
                 written.add(hash)
-                yield _line({"hash": hash, "text": _text(store, hash, entry.tree)})
+                yield _line({"hash": hash, "text": store.text(hash, tree=entry.tree)})
         yield _line({"entry": _plain(entry), "texts": hashes})
-
-
-def _position_in(store: Store) -> Callable[[Entry], tuple[int, int]]:
-    """Return the key by which entries are sorted as they were written."""
-    if is_shared(store):
-        # Positions are counted in each tree; a tree is older than its forks.
-        return lambda entry: (entry.tree, entry.seq)
-    return lambda entry: (entry.seq, 0)
-
-
-def _text(store: Store, hash: str, tree: int) -> str:
-    return store.text(hash, tree=tree) if is_shared(store) else store.text(hash)
 
 
 def _hashes(store: Store, entry: Entry) -> list[str]:
@@ -247,8 +232,8 @@ def _message(error: Exception) -> str:
 
 def _next_numbers(store: Store, nodes: int, trees: int) -> tuple[int, int]:
     """Return the first of so many unused node ids and tree numbers."""
-    if is_shared(store):
-        return store.reserve(nodes, trees)
+    if (cluster := store.cluster) is not None:
+        return cluster.drives.reserve(nodes, trees)
     node, number = store.highest()
     return node + 1, number + 1
 
@@ -306,10 +291,31 @@ class _Renumbering:
         return f"{self.ids[int(node)]}-{number}"
 
     def _body(self, entry: Entry) -> str:
-        """Return the body, which has no ids, with the new number of the tree."""
-        if entry.call is None or entry.call.parent:
+        """Return the body with the new number of the tree, and with new ids.
+
+        Only the request of a call has ids in its body. Those of calls that are not in the file are
+        left out, or refused: here they are the ids of other calls.
+        """
+        if entry.call is None:
             return entry.body
-        body = json.loads(entry.body)
-        if "sequence" not in body:
-            return entry.body
-        return json.dumps(body | {"sequence": self._numbers[entry.node]}, separators=(",", ":"))
+        body: dict[str, Any] = json.loads(entry.body)
+        changed: dict[str, Any] = {}
+        if not entry.call.parent and "sequence" in body:
+            changed["sequence"] = self._numbers[entry.node]
+        if "continues" in body:
+            changed["continues"] = self.ids.get(body["continues"])
+        if (options := body.get("options")) and "budgets_above" in options:
+            above = list(map(self._budget_above, options["budgets_above"]))
+            changed["options"] = options | {"budgets_above": above}
+        return json.dumps(body | changed, separators=(",", ":")) if changed else entry.body
+
+    def _budget_above(self, budget: dict[str, Any]) -> dict[str, Any]:
+        """Return a ``BudgetAbove``; what was spent of it before counts as not known yet."""
+        changed: dict[str, Any] = {"history": self.ids.get(budget.get("history", 0), 0)}
+        if (owner := budget["node"]) is not None:
+            changed["node"] = self.ids[owner]
+        id, colon, place = budget["name"].partition(":")
+        if colon and id.isdecimal():
+            # An account of this name is that of a call.
+            changed["name"] = f"{self.ids[int(id)]}:{place}"
+        return budget | changed

@@ -12,7 +12,7 @@ Recorded runs:
 
 Stores and engines:
     StoreSuite: the tests that every Store has to pass.
-    SharedStoreSuite: those for a SharedStore, which several processes write.
+    ClusterSuite: those for the cluster of a store that several processes write.
     EngineSuite: the tests that every WorkEngine has to pass.
 
 The names are loaded on first use; type checkers read ``__init__.pyi``.

@@ -1,5 +1,6 @@
 """What ``treefold.testing`` exports, for type checkers; ``__init__.py`` loads it on first use."""
 
+from treefold.testing.cluster_suite import ClusterSuite as ClusterSuite
 from treefold.testing.divergence import Divergence as Divergence
 from treefold.testing.engine_suite import EngineSuite as EngineSuite
 from treefold.testing.replaying import (
@@ -13,5 +14,4 @@ from treefold.testing.scripted import (
     ScriptedModel as ScriptedModel,
     ScriptedRequest as ScriptedRequest,
 )
-from treefold.testing.shared_store_suite import SharedStoreSuite as SharedStoreSuite
 from treefold.testing.store_suite import StoreSuite as StoreSuite

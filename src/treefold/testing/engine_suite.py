@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 from statistics import mean
 from uuid import uuid4
 
-from treefold.core.shared_store import Ticket
-from treefold.core.work_engine import Depth, Taken, WorkEngine
+from treefold.core.work_engine import Depth, Taken, Ticket, WorkEngine
 
 QUEUE = "red"
 OTHER_QUEUE = "blue"

@@ -79,7 +79,7 @@ class ReplayRuntime(Runtime):
         self._recording = recording
         self._engine.source = CountedTrees(id=recording.root.id - 1, number=recording.number - 1)
         # Nothing is spent, and whether a request fitted into a budget was recorded.
-        self._engine.accounts = NoAccounts(None, self._services.guarding)
+        self._engine.accounts = NoAccounts(None, self._services.guarding, since=0.0)
         self._services.board = QuestionBoard(self._answer_for)
         self._services.pauses_on_tool_error = recording.pauses_on_tool_error
         self._order = ReplayOrder(recording.positions, self._end_if_stuck)
@@ -269,6 +269,9 @@ class ReplayRuntime(Runtime):
         is_ending = isinstance(node, CallNode) and node.is_concluded
         if is_ending and call is not None and call.end is not None:
             await self._order.at(call.end)
+
+    async def confirmed(self) -> None:
+        """Return at once: no other process runs a replay."""
 
     def suspend(self) -> None:
         """Do nothing: a replay is not recorded."""

@@ -176,7 +176,7 @@ def _opened(source: Source) -> Generator[Store]:
             yield store
     else:
         store = MemoryStore()
-        store.acquire()
+        store.join()
         import_tree(store, path)
         yield store
 

@@ -183,7 +183,9 @@ class Agent:
         return guarded_stream(self._run)
 
     async def _run(self, stream: StreamRef) -> AsyncGenerator[tuple[Turn, Any], None]:
-        await self._guard.acquire(self, stream)
+        loop = asyncio.get_running_loop()
+        while (released := self._guard.take(self, loop, stream)) is not None:
+            await released
         try:
             while turn := await self._next_turn():
                 if turn.tool.streams:

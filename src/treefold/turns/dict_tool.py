@@ -17,6 +17,7 @@ from collections.abc import (
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from types import CoroutineType
 from typing import Annotated, Any, Concatenate, Final, Generic, cast, overload
 
 from treefold.core.errors import DefinitionError
@@ -88,8 +89,8 @@ class DictTool(Tool[..., C_co, R_co], Generic[C_co, R_co]):
         """Run the handler with hooks and lock, outside any node."""
         return self._start(self._bound(arguments))
 
-    async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
-        return await super().run_call(ctx, self._bound(dict(args)))
+    def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> "CoroutineType[Any, Any, Any]":
+        return super().run_call(ctx, self._bound(dict(args)))
 
     def _bound(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {REST: arguments}

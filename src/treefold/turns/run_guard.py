@@ -32,39 +32,41 @@ class RunGuard:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None  # of the run that holds the guard
         self._stream: StreamRef | None = None
-        self._waiters: list[Callable[[], None]] = []
+        self._waiters: tuple[Callable[[], None], ...] = ()  # mostly there are none
 
     @property
     def held(self) -> bool:
         """Whether a run holds the guard; a closed event loop holds nothing any more."""
         return self._loop is not None and not self._loop.is_closed()
 
-    async def acquire(self, owner: object, stream: StreamRef | None = None) -> None:
-        """Acquire the guard of *owner*, for *stream* if the run is a generator.
+    def take(
+        self, owner: object, loop: asyncio.AbstractEventLoop, stream: StreamRef | None = None
+    ) -> asyncio.Future[None] | None:
+        """Take the guard of *owner*, for *stream* if the run is a generator.
+
+        Return None, or a future of the running *loop*: when it is done, try again.
 
         Raises:
             SafeExecutionError: another run holds it, and its stream has not been dropped.
         """
-        loop = asyncio.get_running_loop()
-        while True:
-            with _lock:
-                if self._loop is None or self._loop.is_closed():
-                    self._loop = loop
-                    self._stream = stream
-                    return
-                if self._stream is None or self._stream() is not None:
-                    raise SafeExecutionError(
-                        f"{owner!r} is running already; wait until it has ended, or make another"
-                    )
-                released = loop.create_future()
-                self._waiters.append(threadsafe_resolver(released))
-            await released
+        with _lock:
+            if self._loop is None or self._loop.is_closed():
+                self._loop = loop
+                self._stream = stream
+                return None
+            if self._stream is None or self._stream() is not None:
+                raise SafeExecutionError(
+                    f"{owner!r} is running already; wait until it has ended, or make another"
+                )
+            released = loop.create_future()
+            self._waiters += (threadsafe_resolver(released),)
+            return released
 
     def release(self) -> None:
         """Release the guard and wake the runs that wait for it."""
         with _lock:
             self._loop = self._stream = None
-            waiters, self._waiters = self._waiters, []
+            waiters, self._waiters = self._waiters, ()
         for wake in waiters:
             wake()
 

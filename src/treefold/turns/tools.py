@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -17,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from types import CoroutineType
 from typing import Any, ClassVar, Concatenate, Generic, Self, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
@@ -68,8 +70,19 @@ class ToolMetadata:
 
     name: str
     description: str
-    start_time: datetime | None = None
-    end_time: datetime | None = None
+    # Seconds since 1970: a datetime is made when somebody asks for it.
+    started: float | None = None
+    ended: float | None = None
+
+    @property
+    def start_time(self) -> datetime | None:
+        """When the run that started last did so."""
+        return None if self.started is None else datetime.fromtimestamp(self.started, UTC)
+
+    @property
+    def end_time(self) -> datetime | None:
+        """When that run ended; None while it runs."""
+        return None if self.ended is None else datetime.fromtimestamp(self.ended, UTC)
 
     def dict(self) -> dict[str, str | None]:
         """Return the metadata as plain data, times as ISO strings."""
@@ -315,12 +328,12 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
         """Return the values that the function is called with for *arguments*."""
         return self.parameters.bind((), arguments)
 
-    async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+    def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> "CoroutineType[Any, Any, Any]":
         if self.kind is Kind.STREAM:
-            return await send_all(ctx, self._stream(dict(args), ctx))
-        return await self._once(dict(args), ctx)
+            return send_all(ctx, self._stream(dict(args), ctx))
+        return self._once(args, ctx)
 
-    async def _once(self, values: dict[str, Any], ctx: RunContext | None) -> Any:
+    async def _once(self, values: Mapping[str, Any], ctx: RunContext | None) -> Any:
         started = self._mark_start()
         try:
             if self._fixed or self._signature.injected or self.hooks or HookRegistry.ever_used:
@@ -339,7 +352,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
         finally:
             self._mark_end(started)
 
-    async def _locked_call(self, lock: asyncio.Lock, values: dict[str, Any]) -> Any:
+    async def _locked_call(self, lock: asyncio.Lock, values: Mapping[str, Any]) -> Any:
         owners = _lock_owners.get()
         if self._lock_owner in owners:
             raise UsageError(
@@ -386,24 +399,23 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
         finally:
             self._mark_end(started)
 
-    async def _prepare(self, values: dict[str, Any], ctx: RunContext | None) -> dict[str, Any]:
-        """Return *values* with fixed and injected arguments, after firing BEFORE_INVOKE."""
-        if self._fixed:
-            values = await add_fixed_arguments(self._fixed, values, f"tool {self.name!r}")
+    async def _prepare(self, given: Mapping[str, Any], ctx: RunContext | None) -> dict[str, Any]:
+        """Return what is *given* and fixed and injected arguments, after firing BEFORE_INVOKE."""
+        values = await add_fixed_arguments(self._fixed, given, f"tool {self.name!r}")
         if self._signature.injected:
             self._signature.inject(values, ctx or current_context())
         if self.hooks or HookRegistry.ever_used:
             await fire(self, ToolHook.BEFORE_INVOKE, **self._signature.with_defaults(values))
         return values
 
-    def _mark_start(self) -> datetime:
-        started = self.metadata.start_time = datetime.now(UTC)
-        self.metadata.end_time = None
+    def _mark_start(self) -> float:
+        started = self.metadata.started = time.time()
+        self.metadata.ended = None
         return started
 
-    def _mark_end(self, started: datetime) -> None:
-        if self.metadata.start_time is started:  # no later run has started
-            self.metadata.end_time = datetime.now(UTC)
+    def _mark_end(self, started: float) -> None:
+        if self.metadata.started is started:  # no later run has started
+            self.metadata.ended = time.time()
 
     @overload
     def subtool(self, fn: Callable[Concatenate[Untyped, ...], Any], /) -> "Tool": ...

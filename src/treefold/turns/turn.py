@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
@@ -24,7 +25,7 @@ from treefold.core.from_file import FromFile
 from treefold.core.function import Function, checked_function, checked_tags, checked_timeout
 from treefold.core.plain import from_plain, required_key, to_plain
 from treefold.core.states import NodeState
-from treefold.runtime.ambient import current_context
+from treefold.runtime.ambient import context_on
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.loops.cancellation import wait_until
 from treefold.turns.deferred import is_deferred, resolve
@@ -97,12 +98,14 @@ class Turn(Generic[T]):
     metadata: dict[str, Any]
     tags: frozenset[str]
     hooks: list[Hook]
-    start_time: datetime | None
-    end_time: datetime | None
-    stop_reason: StopReason | None
-    output: Any
     run_guard: RunGuard
-    _uuid: str | None
+    # Those of a turn that has not run.
+    stop_reason: StopReason | None = None
+    output: Any = None
+    # Seconds since 1970: a datetime is made when somebody asks for it.
+    _started: float | None = None
+    _ended: float | None = None
+    _uuid: str | None = None
 
     def __init__(
         self,
@@ -124,12 +127,7 @@ class Turn(Generic[T]):
             metadata=dict(metadata or {}),
             tags=checked_tags(tags, "a turn"),
             hooks=[],
-            start_time=None,
-            end_time=None,
-            stop_reason=None,
-            output=None,
             run_guard=RunGuard(),
-            _uuid=None,
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -140,11 +138,37 @@ class Turn(Generic[T]):
         super().__setattr__(name, value)
 
     def set_outcome(self, **attributes: Any) -> None:
-        """Set times, stop reason or output of a run, without the check of ``__setattr__``."""
+        """Set stop reason or output of a run, without the check of ``__setattr__``."""
         self.__dict__.update(attributes)
+
+    def mark_start(self) -> None:
+        """Note that a run starts now, and forget the outcome of the last one."""
+        self.__dict__.update(_started=time.time(), _ended=None, stop_reason=None, output=None)
+
+    def mark_end(self) -> None:
+        """Note that the run ends now."""
+        self.__dict__["_ended"] = time.time()
 
     def __repr__(self) -> str:
         return f"<Turn of {getattr(self.tool, 'name', None)}>"
+
+    @property
+    def start_time(self) -> datetime | None:
+        """When it last started to run."""
+        return None if self._started is None else datetime.fromtimestamp(self._started, UTC)
+
+    @start_time.setter
+    def start_time(self, time: datetime | None) -> None:
+        self.__dict__["_started"] = None if time is None else time.timestamp()
+
+    @property
+    def end_time(self) -> datetime | None:
+        """When its last run ended; None while it runs."""
+        return None if self._ended is None else datetime.fromtimestamp(self._ended, UTC)
+
+    @end_time.setter
+    def end_time(self, time: datetime | None) -> None:
+        self.__dict__["_ended"] = None if time is None else time.timestamp()
 
     @property
     def uuid(self) -> str:
@@ -246,11 +270,11 @@ class Turn(Generic[T]):
             data.get("metadata"),
             data.get("tags"),
         )
+        turn.start_time = _time(data.get("start_time"))
+        turn.end_time = _time(data.get("end_time"))
         stop_reason = data.get("stop_reason")
         turn.__dict__.update(
             _uuid=data.get("uuid"),
-            start_time=_time(data.get("start_time")),
-            end_time=_time(data.get("end_time")),
             stop_reason=None if stop_reason is None else StopReason(stop_reason),
             output=_load_output(
                 list[function.output_type] if function.streams else function.output_type,
@@ -274,9 +298,12 @@ class TurnRun:
         self._values: Rendezvous | None = None
         self._node: CallNode | None = None
         self._timed_out_early = False  # while the arguments were resolved, before the node
+        self._loop = asyncio.get_running_loop()
 
     async def __aenter__(self) -> Self:
-        await self._turn.run_guard.acquire(self._turn, self._stream)
+        turn = self._turn
+        while (released := turn.run_guard.take(turn, self._loop, self._stream)) is not None:
+            await released
         return self
 
     async def __aexit__(
@@ -290,7 +317,7 @@ class TurnRun:
             if error is not None:
                 await self._fail(error)
         finally:
-            turn.set_outcome(end_time=datetime.now(UTC))
+            turn.mark_end()
             try:
                 if turn.hooks or HookRegistry.ever_used:
                     await fire(turn, TurnHook.ON_COMPLETE, turn, turn.stop_reason)
@@ -326,7 +353,7 @@ class TurnRun:
 
     async def _start(self, sink: Callable[[Any], Awaitable[None]] | None) -> CallNode:
         turn = self._turn
-        turn.set_outcome(start_time=datetime.now(UTC), end_time=None, stop_reason=None, output=None)
+        turn.mark_start()
         if turn.hooks or HookRegistry.ever_used:
             await fire(turn, TurnHook.BEFORE_RUN, turn)
         args, kwargs, timeout = turn.args, turn.kwargs, turn.timeout
@@ -340,12 +367,12 @@ class TurnRun:
             checked=isinstance(turn.tool, Tool),
             sink=sink,
         )
-        self._node = current_context().start(request)
+        self._node = context_on(self._loop).start_here(request)
         return self._node
 
     async def _resolve_arguments(self) -> tuple[list[Any], dict[str, Any], float | None]:
         """Return the arguments with deferred ones called, and the rest of the timeout."""
-        turn, loop = self._turn, asyncio.get_running_loop()
+        turn, loop = self._turn, self._loop
         started = loop.time()
         limit = asyncio.timeout(turn.timeout)
         try:
@@ -412,7 +439,8 @@ def _refuse_misplaced(timeout: object, args: object) -> None:
 def _resolve_tool(tool: str | Function) -> Function:
     if isinstance(tool, str):
         return ToolRegistry.get(tool)
-    return checked_function(tool, "a turn")
+    # A tool is the usual case, and isinstance is slow for abstract classes.
+    return tool if type(tool) is Tool else checked_function(tool, "a turn")
 
 
 def _note_ignored_arguments(error: TypeError, turn: Turn, node: CallNode) -> None:

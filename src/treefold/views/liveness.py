@@ -21,11 +21,11 @@ ANSWERED: Final = "answered; it resumes when its program runs"
 class ReadJournal(Protocol):
     """The part of an observer that is needed here."""
 
-    def interrupted(self) -> Mapping[int, float]: ...
+    def interrupted(self, tree: int, /) -> Mapping[int, float]: ...
 
     def tree_of(self, node: int, /) -> int: ...
 
-    def questions(self) -> Sequence[Question]: ...
+    def questions(self, *, node: int) -> Sequence[Question]: ...
 
 
 def state_of(view: NodeView) -> str:
@@ -40,8 +40,18 @@ def end_of(view: NodeView, now: datetime) -> datetime:
 
 def up_to_date(journal: ReadJournal, view: NodeView) -> NodeView:
     """Return *view* with its interrupted calls, and without questions that are answered."""
-    view = with_interruption(view, journal.interrupted(), journal.tree_of(view.id))
-    return with_answers(view, {question.id for question in journal.questions()})
+    tree = journal.tree_of(view.id)
+    view = with_interruption(view, journal.interrupted(tree), tree)
+    asked = open_questions(journal, view)
+    return with_answers(view, {one.id for questions in asked.values() for one in questions})
+
+
+def open_questions(journal: ReadJournal, top: NodeView) -> dict[int, Sequence[Question]]:
+    """Return what a call and those below it ask and nobody has answered, by their ids."""
+    views = [top]
+    for view in views:  # the list grows meanwhile
+        views.extend(view.children)
+    return {view.id: journal.questions(node=view.id) for view in views if view.questions}
 
 
 def with_interruption(top: NodeView, trees: Mapping[int, float], tree: int) -> NodeView:

@@ -9,6 +9,7 @@ import pytest
 from shared_stores import LEASE, info
 from treefold import NodeState, StoreError
 from treefold.core.fact import replace
+from treefold.core.work_engine import Ticket
 from treefold.stores import Batch, Ownership
 from treefold.stores.postgres import PostgresStore
 from treefold.testing.store_suite import a_question, asks, called, changed, ended, noted
@@ -36,7 +37,7 @@ OTHERS: dict[str, Callable[[Any], list[Any]]] = {
 def store(postgres_url: str) -> PostgresStore:
     store = PostgresStore(postgres_url)
     store.join(info(), lease=LEASE)
-    store.reserve(20, 5)
+    store.cluster.drives.reserve(20, 5)
     at = 1767225600.5
     later = replace(a_question("11-2"), expires=at + 3600)
     first = [
@@ -56,8 +57,8 @@ def store(postgres_url: str) -> PostgresStore:
     ]
     for entries in (first, second):
         tree = entries[0].tree
-        store.append_batches([Batch(ownership=Ownership(tree, tree, 1), entries=entries)])
-    store.post_to(9, '{"do":"cancel","node":9}')
+        store.append([Batch(ownership=Ownership(tree, tree, 1), entries=entries)])
+    store.post('{"do":"cancel","node":9}', node=9)
     store.post('{"do":"answer","id":"11-1"}', question="11-1")
     return store
 
@@ -69,7 +70,7 @@ def seen(store: PostgresStore) -> dict[str, Any]:
         "trees": [replace(tree, owner=None, driven=False) for tree in trees],
         "questions": store.questions(answered=True),
         "pending": store.pending(9),
-        "inbox": [store.inbox(), store.inbox_of([9])],
+        "inbox": [store.inbox(), store.inbox(drives=[9], owned=True)],
         "found": [store.find(node=node) for node in (1, 2, 9, 10, 11)],
         "all": store.find_all([1, 2, 9, 11]),
         "keys": [store.find_key(key) for key in ("=nightly", "#9")],
@@ -110,7 +111,6 @@ def test_a_changed_message_is_left_out_and_the_others_are_read(
             caplog.clear()
             with PostgresStore(postgres_url, create=False) as reader:
                 found = reader.inbox()
-                assert reader.inbox_of([9]) == {9: found} if found else {}
                 assert reader.inbox() == found
             assert len(found) == len(whole) - len(caplog.messages), (name, value, other)
             assert all(message in whole for message in found)
@@ -157,3 +157,49 @@ def change(
         return None
     assert found is not None
     return found[0]
+
+
+def damaged(read: Callable[[], object]) -> str:
+    with pytest.raises(StoreError) as raised:
+        read()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("after", [0, 3, 4])
+def test_the_last_entries_of_a_tree_are_missed_wherever_it_is_read_from(
+    store: PostgresStore, postgres_url: str, after: int
+):
+    with store, connected(postgres_url) as rows:
+        assert [entry.seq for entry in store.entries(9, after=after)] == [*range(after + 1, 6)]
+        assert store.entries(9, after=5) == []
+        rows.execute("DELETE FROM events WHERE tree = 9 AND place > 3")
+        assert "entries of node:9 are missing" in damaged(lambda: store.entries(9, after=after))
+        rows.execute("DELETE FROM events WHERE tree = 9")
+        assert "entries of node:9 are missing" in damaged(lambda: store.entries(9, after=after))
+
+
+@pytest.mark.parametrize(("node", "left"), [(5, 1), (5, 0), (6, 2), (7, 1), (8, 1), (8, 0)])
+def test_the_last_entries_of_a_remote_call_and_of_those_below_it_are_missed(
+    postgres_url: str, node: int, left: int
+):
+    """The remote call 5 has made a call, 6, and that the remote call 7, which has made 8."""
+    with PostgresStore(postgres_url) as store, connected(postgres_url) as rows:
+        store.join(info(), lease=LEASE)
+        store.cluster.drives.reserve(20, 5)
+        below = [called(5, tree=1, parent=1, key="a"), called(4, tree=1, parent=1, key="b")]
+        batch = Batch(ownership=Ownership(1, 1, 1), entries=[called(1), *below])
+        store.append([replace(batch, tickets=[Ticket(node=5)])])
+        own, inner = (
+            store.cluster.drives.adopt(5),
+            [called(6, tree=1, parent=5), called(7, tree=1, parent=6)],
+        )
+        noting = [noted(one, 2, tree=1) for one in (5, 6)]
+        batch = Batch(ownership=own, entries=[*inner, *noting, ended(6, 3, tree=1)])
+        store.append([replace(batch, tickets=[Ticket(node=7)])])
+        entries = [noted(7, 2, tree=1), called(8, tree=1, parent=7), ended(8, 2, tree=1)]
+        store.append([Batch(ownership=store.cluster.drives.adopt(7), entries=entries)])
+        whole = store.entries_around(5)
+        assert [len(store.entries_around(one)) for one in (1, 5, 6, 7, 8)] == [11, 10, 10, 10, 10]
+        rows.execute("DELETE FROM events WHERE node = %s AND n > %s", (node, left))
+        assert "the last entries of calls are missing" in damaged(lambda: store.entries_around(5))
+    assert len(whole) == 10

@@ -113,7 +113,7 @@ def test_a_role_that_may_not_read_the_journal(postgres_url: str):
 def test_a_journal_of_another_version(postgres_url: str):
     schema = postgres_url.rpartition("=")[2]
     migrate(postgres_url)
-    for version, age in ((1, "an older"), (9, "a newer")):
+    for version, age in ((VERSION - 1, "an older"), (VERSION + 1, "a newer")):
         sql(f"UPDATE {schema}.journal SET version = {version}")
         for act in (lambda: PostgresStore(postgres_url), lambda: migrate(postgres_url)):
             assert refused(act).endswith(
@@ -235,8 +235,8 @@ def test_a_failing_callback_is_logged_and_the_next_is_called(
 
     with caplog.at_level(logging.ERROR), PostgresStore(postgres_url) as store:
         store.join(info(), lease=LEASE)
-        store.listen(fail)
-        store.listen(woken.update)
+        store.cluster.listen(fail)
+        store.cluster.listen(woken.update)
         TreeWriter(store, 1).write()
         wait_until(lambda: 1 in woken)
     assert "a callback for changes of the journal failed" in caplog.text

@@ -9,11 +9,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from cluster.leases import connect
 from postgres_server import PostgresServer, empty_journal, new_schema, shared_url
 from shared_stores import LEASE, TreeWriter, info, wait_until
 from tcp_proxy import Cut, TcpProxy
 from treefold import StoreError
-from treefold.core.shared_store import Batch, Load, Ownership, Ticket
+from treefold.core.cluster import Load, Ownership
+from treefold.core.store import Batch
+from treefold.core.work_engine import Ticket
 from treefold.stores.postgres import PostgresStore
 from treefold.testing.store_suite import asks, called, exchange, noted
 
@@ -30,22 +33,27 @@ def proxy() -> Generator[TcpProxy]:
 
 
 @pytest.fixture
-def store(proxy: TcpProxy) -> Generator[PostgresStore]:
-    """A worker whose connections go through the proxy."""
+def url() -> Generator[str]:
     with empty_journal() as url:
-        parts = urlsplit(url)
-        through = parts._replace(netloc=f"{parts.username}@127.0.0.1:{proxy.port}").geturl()
-        with PostgresStore(through, timeout=HALF_SECOND) as store:
-            store.join(info(), lease=LEASE)
-            _send_notification(store, url)
-            yield store
+        yield url
+
+
+@pytest.fixture
+def store(proxy: TcpProxy, url: str) -> Generator[PostgresStore]:
+    """A worker whose connections go through the proxy."""
+    parts = urlsplit(url)
+    through = parts._replace(netloc=f"{parts.username}@127.0.0.1:{proxy.port}").geturl()
+    with PostgresStore(through, timeout=HALF_SECOND) as store:
+        store.join(info(), lease=LEASE)
+        _send_notification(store, url)
+        yield store
 
 
 def _send_notification(store: PostgresStore, url: str) -> None:
     """Have the store open its connection for notifications before requests are cut off."""
     woken: set[int] = set()
     with PostgresStore(url) as direct:
-        direct.listen(woken.update)
+        direct.cluster.listen(woken.update)
         TreeWriter(store, 1000).write()
         wait_until(lambda: 1000 in woken)
 
@@ -94,7 +102,7 @@ def test_a_silent_connection_is_given_up(proxy: TcpProxy, store: PostgresStore):
     assert tree.write() == 2
     assert HALF_SECOND <= time.monotonic() - begun < 20
     proxy.arm(Cut.SILENCE)
-    assert store.beat(Load()).drain is False
+    assert store.cluster.members.beat(Load()).drain is False
 
 
 @pytest.mark.parametrize("cut", QUICK)
@@ -104,19 +112,19 @@ def test_a_new_tree_that_nobody_owns_is_created_once(
     batch = Batch(ownership=None, entries=[called(1), noted(1, 2)], tickets=[Ticket(node=1)])
     store.trees()
     proxy.arm(cut)
-    assert store.append_batches([batch]) == [2]
-    assert store.owed(9) == [Ticket(node=1)]
+    assert store.append([batch]) == [2]
+    assert store.cluster.drives.owed(9) == [Ticket(node=1)]
 
 
 @pytest.mark.parametrize("cut", QUICK)
 def test_several_drives_are_written_once_each(proxy: TcpProxy, store: PostgresStore, cut: Cut):
     trees = [TreeWriter(store, tree) for tree in (1, 2, 3)]
-    store.append_batches([tree.batch() for tree in trees])
+    store.append([tree.batch() for tree in trees])
     for tree in trees:
         tree.written, tree.entries = 1, []
         tree.note()
     proxy.arm(cut)
-    assert store.append_batches([tree.batch() for tree in trees]) == [2, 2, 2]
+    assert store.append([tree.batch() for tree in trees]) == [2, 2, 2]
     assert [store.length(tree) for tree in (1, 2, 3)] == [2, 2, 2]
 
 
@@ -124,27 +132,58 @@ def test_several_drives_are_written_once_each(proxy: TcpProxy, store: PostgresSt
 def test_a_drive_is_adopted_and_released_though_the_reply_is_lost(
     proxy: TcpProxy, store: PostgresStore, cut: Cut
 ):
-    store.append_batches([
+    store.append([
         Batch(ownership=None, entries=[called(1)], tickets=[Ticket(node=1)]),
     ])
     proxy.arm(cut)
-    owned = store.adopt(1)
+    owned = store.cluster.drives.adopt(1)
     assert owned is not None
-    assert store.append_batches([Batch(ownership=owned, entries=[noted(1, 2)], written=1)]) == [2]
+    assert store.append([Batch(ownership=owned, entries=[noted(1, 2)], written=1)]) == [2]
     proxy.arm(cut)
-    assert store.release(owned, parked=True)
-    assert store.beat(Load()).lost == frozenset()
-    assert store.owed(9) == []
+    assert store.cluster.drives.release(owned, parked=True)
+    assert store.cluster.members.beat(Load()).lost == frozenset()
+    assert store.cluster.drives.owed(9) == []
 
 
 @pytest.mark.parametrize("cut", QUICK)
 def test_a_message_is_posted_once(proxy: TcpProxy, store: PostgresStore, cut: Cut):
-    store.append_batches([Batch(ownership=Ownership(1, 1, 1), entries=[called(1), asks("1-1", 2)])])
+    store.append([Batch(ownership=Ownership(1, 1, 1), entries=[called(1), asks("1-1", 2)])])
     proxy.arm(cut)
-    assert store.post_to(1, "stop")
+    assert store.post("stop", node=1)
     proxy.arm(cut)
     assert store.post("yes", question="1-1")
     assert [message.body for message in store.inbox()] == ["stop", "yes"]
+
+
+@pytest.mark.parametrize("cut", QUICK)
+def test_slots_are_kept_and_given_back_though_connections_are_cut(
+    proxy: TcpProxy, store: PostgresStore, url: str, cut: Cut
+):
+    limits = {"*": 1}
+    with PostgresStore(url) as other:
+        other.join(info(), lease=LEASE)
+        store.cluster.limits.set_slots({"*": 0})
+        proxy.arm(cut)
+        assert store.cluster.limits.set_slots({"*": 1}, limits=limits)
+        proxy.cut_all()
+        assert not other.cluster.limits.set_slots({"*": 1}, limits=limits)
+        store.cluster.members.beat(Load())
+        proxy.arm(cut)
+        assert store.cluster.limits.set_slots({"*": 0})
+        assert other.cluster.limits.set_slots({"*": 1}, limits=limits)
+
+
+def test_a_statement_that_arrives_after_slots_were_given_back_takes_none(url: str):
+    with PostgresStore(url) as store, PostgresStore(url) as other, connect(url) as late:
+        store.join(info(), lease=LEASE)
+        worker, limits = store.cluster.members.worker, {"*": 1}
+        other.join(info(), lease=LEASE)
+        # The reply to the first was lost, and so it is not known whether it has arrived.
+        store.cluster.limits.set_slots({"*": 0})
+        search = "SELECT set_slots(%s, %s, %s)"
+        given = '[{"name": "*", "taken": 1, "most": 1}]'
+        assert late.execute(search, (worker, 0, given)).fetchone() == (False,)
+        assert other.cluster.limits.set_slots({"*": 1}, limits=limits)
 
 
 @pytest.mark.parametrize("cut", QUICK)
@@ -183,7 +222,7 @@ def test_a_server_that_is_restarted_between_appends_is_not_noticed(own_server: P
                 own_server.kill()
                 own_server.start()
             assert other.length(1) == number
-        assert store.beat(Load()).lost == frozenset()
+        assert store.cluster.members.beat(Load()).lost == frozenset()
 
 
 def test_appends_go_on_after_a_server_was_down(own_server: PostgresServer):
@@ -216,7 +255,7 @@ def test_listeners_and_broadcasts_go_on_after_a_crash_of_the_server(own_server: 
             if not found:
                 unknown.set()
 
-        subscription = other.listen(wake)
+        subscription = other.cluster.listen(wake)
         TreeWriter(store, 1).write()
         wait_until(lambda: 1 in woken)
         position, _ = other.read_broadcasts()

@@ -4,7 +4,9 @@ import os
 import time
 
 from shared_stores import LEASE, info
-from treefold.core.shared_store import Batch, Owed, Ownership, Ticket
+from treefold.core.cluster import Owed, Ownership
+from treefold.core.store import Batch
+from treefold.core.work_engine import Ticket
 from treefold.stores.postgres import PostgresStore
 from treefold.testing.store_suite import asks, called
 
@@ -27,7 +29,7 @@ def test_thousands_of_parked_trees_are_listed_and_none_is_owed(postgres_url: str
                 )
                 for tree in range(first, first + 500)
             ]
-            assert store.append_batches(batches) == [3] * 500
+            assert store.append(batches) == [3] * 500
         # They are parked one by one, as a worker does it; here the worker leaves with all.
         store.vacuum()
         begun = time.monotonic()
@@ -38,10 +40,10 @@ def test_thousands_of_parked_trees_are_listed_and_none_is_owed(postgres_url: str
         assert store.trees(after=TREES - 3, limit=2, open=True) == rows[-3:-1]
         listed = time.monotonic() - begun
         for tree in (1, 2, 3):
-            assert store.release(Ownership(tree, tree, 1), parked=True)
+            assert store.cluster.drives.release(Ownership(tree, tree, 1), parked=True)
         begun = time.monotonic()
-        assert (store.owed(100), store.depth()) == ([], Owed())
+        assert (store.cluster.drives.owed(100), store.cluster.drives.depth()) == ([], Owed())
         assert store.post("yes", question=f"{TREES + 2}-1")
-        assert store.owed(100) == [Ticket(node=2)]
+        assert store.cluster.drives.owed(100) == [Ticket(node=2)]
         # On a machine that does nothing else.
         assert not EXHAUSTIVE or listed + time.monotonic() - begun < 2

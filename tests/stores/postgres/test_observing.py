@@ -15,8 +15,7 @@ from treefold import AgentOptions, Client, MemoryStore, Runtime, SessionStore, S
 from treefold.core.code import CodeFunction
 from treefold.core.errors import InvalidValueError, StoreError, UsageError
 from treefold.core.function import RunContext
-from treefold.core.shared_store import Batch
-from treefold.core.store import Entry
+from treefold.core.store import Batch, Entry
 from treefold.runtime.durable.tree_reader import read_events
 from treefold.stores import export_tree
 from treefold.stores.opening import open_store
@@ -127,7 +126,7 @@ def test_a_tree_whose_worker_has_left_is_interrupted_if_it_has_begun(
         assert observer.interrupted().keys() == {1}
         assert [frame.state for frame in observer.stack(1)] == ["interrupted"]
         store.join(info(), lease=LEASE)
-        assert store.adopt(1) is not None
+        assert store.cluster.drives.adopt(1) is not None
         assert observer.interrupted() == {}
 
 
@@ -149,7 +148,7 @@ def test_commands_go_to_the_owner_of_the_tree(postgres_url: str, tmp_path: Path)
         observer.pause(1)
         observer.resume(1)
         key = observer.fork(1)
-        bodies = [json.loads(message.body)["do"] for message in store.inbox_of([1])[1]]
+        bodies = [json.loads(message.body)["do"] for message in store.inbox(drives=[1])]
         assert bodies == ["cancel", "cancel", "pause", "resume", "fork"]
         assert observer.forked(key) is None
         store.broadcast(json.dumps({"refused": key, "why": "not today"}))
@@ -181,7 +180,7 @@ def test_a_fork_is_read_with_its_source(postgres_url: str, tmp_path: Path):
         assert runtime.fork(node).result() == 8
     with PostgresStore(postgres_url) as store, attach(postgres_url) as observer:
         batches = [Batch(ownership=None, entries=memory.entries(tree)) for tree in (1, 2)]
-        assert all(isinstance(place, int) for place in store.append_batches(batches))
+        assert all(isinstance(place, int) for place in store.append(batches))
         assert observer.get_view(2).outputs == 8
         export_tree(store, 2, tmp_path / "fork.jsonl")
         assert [row.source for row in store.trees()] == [0, 1]
@@ -205,4 +204,4 @@ async def test_a_chat_is_saved_in_the_database(postgres_url: str):
             "trip": 2,
             "by train": 2,
         }
-        assert store.workers() == []
+        assert store.cluster.members.workers() == []

@@ -6,9 +6,9 @@ from hypothesis import given, strategies as st
 
 from postgres_server import shared_url
 from shared_stores import LEASE, TreeWriter, info
+from treefold.core.cluster import Ownership, WorkerInfo
 from treefold.core.question import Question, QuestionKind
-from treefold.core.shared_store import Batch, Ownership, WorkerInfo
-from treefold.core.store import Call, Entry
+from treefold.core.store import Batch, Call, Entry
 from treefold.stores.postgres import PostgresStore
 from treefold.stores.postgres.rows import decode_text, encode_text, pack_hash, unpack_hash
 from treefold.testing.store_suite import noted
@@ -44,7 +44,7 @@ def test_every_hash_is_unpacked_as_it_was(hash: str):
 def test_odd_texts_come_back_as_they_were(postgres_url: str):
     with PostgresStore(postgres_url) as store:
         store.join(WorkerInfo(name="\0", host="\ud800", process=1, queues=["\0"]), lease=LEASE)
-        assert store.workers()[0].info == WorkerInfo(
+        assert store.cluster.members.workers()[0].info == WorkerInfo(
             name="\0", host="\ud800", process=1, queues=("\0",)
         )
         for tree, odd in enumerate(ODD, 1):
@@ -58,7 +58,7 @@ def test_odd_texts_come_back_as_they_were(postgres_url: str):
                 Entry(tree=tree, node=tree, number=3, kind="x", body="", texts={odd: odd}),
                 Entry(tree=tree, node=tree, number=4, kind="x", body="", settled=f"0-{odd}"),
             ]
-            store.append_batches([Batch(ownership=Ownership(tree, tree, 1), entries=entries)])
+            store.append([Batch(ownership=Ownership(tree, tree, 1), entries=entries)])
             found = store.entries(tree)
             assert (found[0].kind, found[0].body, found[0].call) == (odd, odd, call)
             assert (found[1].question, found[3].settled) == (question, f"0-{odd}")
@@ -109,5 +109,5 @@ def test_any_number_of_drives_is_written_at_once(postgres_url: str, count: int):
     with PostgresStore(postgres_url) as store:
         store.join(info(), lease=LEASE)
         trees = [TreeWriter(store, tree) for tree in range(1, count + 1)]
-        assert store.append_batches([tree.batch() for tree in trees]) == [1] * count
+        assert store.append([tree.batch() for tree in trees]) == [1] * count
         assert len(store.trees()) == count

@@ -6,7 +6,9 @@ from time import monotonic
 
 from cluster.leases import connect
 from shared_stores import LEASE, PATIENCE, TreeWriter, info, wait_until
-from treefold.core.shared_store import Batch, Ownership, Ticket
+from treefold.core.cluster import Ownership
+from treefold.core.store import Batch
+from treefold.core.work_engine import Ticket
 from treefold.stores.postgres import PostgresStore
 from treefold.testing.store_suite import at_once, called, ended
 
@@ -22,7 +24,7 @@ class Inbox:
 
     def fill(self, desk: PostgresStore) -> list[int]:
         for number in range(1, ROUNDS + 1):
-            assert desk.post_to(1, "news")
+            assert desk.post("news", node=1)
             if number % 3:
                 # The next one comes at the moment at which the tree is parked, or nearly so.
                 wait_until(lambda number=number: len(self.handled) == number, every=0.0001)
@@ -35,15 +37,15 @@ class Inbox:
             assert monotonic() < end, f"only {len(self.handled)} messages were handled"
             if owned is not None:
                 owned = self.handle(worker, owned)
-            elif worker.owed(1) == [Ticket(node=1)]:
-                owned = worker.adopt(1)
+            elif worker.cluster.drives.owed(1) == [Ticket(node=1)]:
+                owned = worker.cluster.drives.adopt(1)
         return []
 
     def handle(self, worker: PostgresStore, owned: Ownership) -> Ownership | None:
-        for message in worker.inbox_of([1]).get(1, []):
+        for message in worker.inbox(drives=[1], owned=True):
             worker.done(message.id)
             self.handled.append(message.id)
-        if not worker.release(owned, parked=True):
+        if not worker.cluster.drives.release(owned, parked=True):
             return owned
         self.parked.append(owned.epoch)
         return None
@@ -80,19 +82,20 @@ def test_a_remote_call_that_ends_while_its_caller_is_being_parked_wakes_it(postg
         connect(postgres_url) as slow,
         ThreadPoolExecutor(1) as thread,
     ):
-        worker = one.join(info(), lease=LEASE)
+        one.join(info(), lease=LEASE)
+        worker = one.cluster.members.worker
         two.join(info(), lease=LEASE)
-        one.append_batches([Batch(ownership=tree, entries=entries, tickets=[Ticket(node=2)])])
-        caller = one.adopt(2)
+        one.append([Batch(ownership=tree, entries=entries, tickets=[Ticket(node=2)])])
+        caller = one.cluster.drives.adopt(2)
         assert caller is not None
         entries = [called(3, tree=1, parent=2)]
-        one.append_batches([Batch(ownership=caller, entries=entries, tickets=[Ticket(node=3)])])
-        call = two.adopt(3)
+        one.append([Batch(ownership=caller, entries=entries, tickets=[Ticket(node=3)])])
+        call = two.cluster.drives.adopt(3)
         assert call is not None
 
         def end() -> bool:
-            two.append_batches([Batch(ownership=call, entries=[ended(3, tree=1)])])
-            return two.release(call, parked=False)
+            two.append([Batch(ownership=call, entries=[ended(3, tree=1)])])
+            return two.cluster.drives.release(call, parked=False)
 
         with slow.transaction():
             release = "SELECT release(%s::bigint, 2, %s::integer, true, ARRAY[3]::bigint[], NULL)"
@@ -104,4 +107,4 @@ def test_a_remote_call_that_ends_while_its_caller_is_being_parked_wakes_it(postg
             )
             wait_until(lambda: released.done() or slow.execute(blocks).fetchall() == [(True,)])
         assert released.result(PATIENCE)
-        assert one.owed(9) == [Ticket(node=2)]
+        assert one.cluster.drives.owed(9) == [Ticket(node=2)]

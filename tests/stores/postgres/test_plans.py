@@ -1,81 +1,250 @@
-"""What is read for a page of trees or a sweep does not grow with the number of other trees."""
+"""What people and workers do once costs the same, however much there is in the journal."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from functools import partial
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
-from psycopg import sql
+import pytest
 
-from postgres_server import shared_url
+from postgres_server import new_name, new_schema, shared_url, with_query
 from shared_stores import LEASE, info
-from treefold.core.shared_store import Batch, Ownership
-from treefold.stores.postgres import PostgresStore, reading
-from treefold.stores.postgres.pool import statement
-from treefold.testing.store_suite import asks, called
+from stores.postgres.large_journal import fill
+from support import wait
+from treefold import CodeFunction, Observer, RunContext, Runtime, attach
+from treefold.cli.export import exported
+from treefold.cli.journal import node_id
+from treefold.core.cluster import Estimate, Load, StoredAccount
+from treefold.stores.postgres import PostgresStore
+from treefold.views.liveness import up_to_date
+from work_engines import EXHAUSTIVE
 
-FEW: Final = 100
-MANY: Final = 1000
-PAGE: Final = {"after": 0, "limit": 5, "open": None}
-STATEMENTS: Final[dict[str, tuple[str, Mapping[str, Any]]]] = {
-    "a page of trees": (reading.TREES, PAGE),
-    "a page of open trees": (reading.TREES, PAGE | {"open": True}),
-    "a sweep": ("SELECT * FROM owed", {}),
-    "a call": (reading.AROUND, {"call": 2, "kinds": []}),
-    "the highest ids": (reading.HIGHEST, {}),
-}
-_READ: Final = """
-    SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))
-    FROM pg_stat_xact_user_tables WHERE schemaname = current_schema()
-"""
+FEW: Final = 40  # trees
+MANY: Final = 200_000 if EXHAUSTIVE else 10_000
+# Blocks of tables and indexes; an index of many rows has two or three levels more.
+SPARE: Final = 100
+APART: Final = 1_000  # the ids of the trees that the tests use are lower than all others
+ASKING: Final = 12  # trees
 
 
-def _add(store: PostgresStore, trees: range) -> None:
-    """Add trees of two calls, the lower of which asks a person; they are parked, and sleep."""
-    made = [Ownership(tree, tree, 1) for tree in trees]
-    batches = [
-        Batch(
-            ownership=one,
-            entries=[
-                called(one.node),
-                called(one.node + 1, tree=one.node, parent=one.node),
-                asks(f"{one.node + 1}-1", 2, tree=one.node),
-            ],
-        )
-        for one in made
-    ]
-    store.append_batches(batches)
-    for one in made:
-        assert store.release(one, parked=True, wake_in=3600.0)
+async def ask(ctx: RunContext) -> str:
+    return await ctx.ask("Well?")
 
 
-def _rows_read(url: str) -> dict[str, int]:
-    """Return how many rows of tables each statement reads."""
-    [schema] = parse_qs(urlsplit(url).query)["schema"]
-    found: dict[str, int] = {}
-    with psycopg.connect(shared_url(), autocommit=True) as connection:
-        # As the server itself does from time to time.
-        for table in ("drives", "nodes", "events", "questions"):
-            name = sql.Identifier(schema, table)
-            connection.execute(sql.SQL("VACUUM ANALYZE {}").format(name))
-    for name, (search, values) in STATEMENTS.items():
-        with psycopg.connect(shared_url()) as connection:
-            connection.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(schema)))
-            # For so few rows the server may as well read them all; for more it does not.
-            connection.execute("SET enable_seqscan = off")
-            connection.execute(statement(search), values).fetchall()
-            row = connection.execute(_READ).fetchone()
+async def look(ctx: RunContext) -> str:
+    return "looked"
+
+
+ASK = CodeFunction(callable=ask, repeatable=True)
+LOOK = CodeFunction(callable=look, repeatable=True)
+
+
+class Journal:
+    """A journal with a few trees for the tests, and so many others."""
+
+    def __init__(self, url: str, trees: int) -> None:
+        self._name = new_name("plans")
+        self.url = with_query(url, application_name=self._name)
+        [self._schema] = parse_qs(urlsplit(url).query)["schema"]
+        with Runtime([ASK, LOOK], store=self.url) as runtime:
+            self._asking = [runtime.invoke(ASK).id for _ in range(ASKING)]
+            self.looked = runtime.invoke(LOOK, key="looked")
+            self.looked.result()
+            self.fork = runtime.fork(self.looked.id).id
+            wait(lambda: len(runtime.questions()) == ASKING)
+        options = f"-c search_path={self._schema}"
+        with psycopg.connect(shared_url(), autocommit=True, options=options) as connection:
+            row = connection.execute("SELECT node FROM journal").fetchone()
             assert row is not None
-            found[name] = int(row[0] or 0)
-    return found
+            fill(connection, first=row[0] + APART, start=FEW + 1, end=FEW + trees)
+
+    def asking(self) -> int:
+        """Return a tree that asks, and that no other test has used."""
+        return self._asking.pop()
+
+    def blocks(self, act: Callable[[], object]) -> int:
+        """Return how many blocks of tables and indexes *act* reads."""
+        before = self._read()
+        act()
+        return self._read() - before
+
+    def _read(self) -> int:
+        with psycopg.connect(shared_url(), autocommit=True) as connection:
+
+            def is_idle() -> bool:
+                # What a session has read is counted when it ends, at the latest.
+                found = connection.execute(
+                    "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s",
+                    (self._name,),
+                )
+                return found.fetchone() == (0,)
+
+            wait(is_idle)
+            [(read,)] = connection.execute(
+                "SELECT sum(coalesce(heap_blks_hit, 0) + coalesce(heap_blks_read, 0)"
+                " + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0))::bigint"
+                " FROM pg_statio_user_tables WHERE schemaname = %s",
+                (self._schema,),
+            ).fetchall()
+            return read
 
 
-def test_what_is_read_does_not_grow_with_trees_that_sleep_and_wait(postgres_url: str):
-    with PostgresStore(postgres_url) as store:
+@contextmanager
+def journal_of(trees: int) -> Generator[Journal]:
+    with new_schema() as url:
+        yield Journal(url, trees)
+
+
+@pytest.fixture(scope="module")
+def journals() -> Iterator[tuple[Journal, Journal]]:
+    """Two journals, with few trees and with many."""
+    with journal_of(FEW) as few, journal_of(MANY) as many:
+        yield few, many
+
+
+def with_store(act: Callable[[PostgresStore, Journal], object], journal: Journal) -> None:
+    with PostgresStore(journal.url) as store:
+        act(store, journal)
+
+
+def with_worker(act: Callable[[PostgresStore, Journal], object], journal: Journal) -> None:
+    with PostgresStore(journal.url) as store:
         store.join(info(), lease=LEASE)
-        _add(store, range(1, 2 * FEW, 2))
-        few = _rows_read(postgres_url)
-        _add(store, range(2 * FEW + 1, 2 * MANY, 2))
-        many = _rows_read(postgres_url)
-    grown = {name: (few[name], many[name]) for name in few if many[name] > 2 * few[name] + FEW}
-    assert not grown
+        act(store, journal)
+
+
+def with_observer(act: Callable[[Observer, Journal], object], journal: Journal) -> None:
+    with attach(journal.url) as observer:
+        act(observer, journal)
+
+
+def adopt(store: PostgresStore, journal: Journal) -> None:
+    tree = journal.asking()
+    ownership = store.cluster.drives.adopt(tree)
+    assert ownership is not None
+    assert store.pending(tree)
+    assert ownership.attempts == 0
+    store.cluster.members.beat(Load())
+    assert store.cluster.drives.release(ownership, parked=True)
+
+
+def post(store: PostgresStore, journal: Journal) -> None:
+    tree = journal.asking()
+    assert store.post("{}", node=tree)
+    ownership = store.cluster.drives.adopt(tree)
+    assert ownership is not None
+    [message] = store.inbox(drives=[tree], owned=True)
+    store.cluster.members.beat(Load())
+    store.done(message.id)
+    assert store.cluster.drives.release(ownership, parked=True)
+
+
+def spend(store: PostgresStore, journal: Journal) -> None:
+    ownership, id = store.cluster.drives.adopt(journal.asking()), uuid.uuid4()
+    assert ownership is not None
+    account = StoredAccount(name="b", tree=0, most_calls=10)
+    estimate = Estimate(tokens=1, usd=Decimal(1), least_tokens=1, least_usd=Decimal(1))
+    assert (
+        store.cluster.limits.set_aside([account], id=id, estimate=estimate, ownership=ownership)
+        is None
+    )
+    store.cluster.limits.charge(id, calls=1, tokens=1, usd=Decimal(1))
+    assert store.cluster.limits.set_slots({"any": 1}, limits={"any": 3})
+    assert store.cluster.drives.release(ownership, parked=True)
+
+
+def next_page(store: PostgresStore, journal: Journal) -> None:
+    last = store.cluster.drives.owed(5)[-1].node if store.cluster.drives.owed(5) else 1
+    store.cluster.drives.owed(5, after=last)
+    store.cluster.drives.owed(5, queues=["nobody", "default"], after=last)
+
+
+def answer(observer: Observer, journal: Journal) -> None:
+    [question] = observer.questions(node=journal.asking())
+    observer.answer(question.id, "yes", token="one")
+    observer.answer(question.id, "yes", token="one")
+
+
+def pause_and_resume(observer: Observer, journal: Journal) -> None:
+    tree = journal.asking()
+    observer.pause(tree)
+    observer.resume(tree)
+    assert observer.refusal(tree) is None
+
+
+def read_all_of_one(observer: Observer, journal: Journal) -> None:
+    tree = journal.asking()
+    view = up_to_date(observer, observer.get_view(tree))
+    assert len(view.questions) == 1
+    assert len(observer.events(tree).read()) > 1
+    assert observer.stack(tree)
+    assert observer.tree(tree).open
+    assert exported(observer, tree, "journal")
+
+
+def name_runs(observer: Observer, journal: Journal) -> None:
+    assert node_id(observer, "1") < journal.looked.id
+    assert node_id(observer, "looked") == journal.looked.id
+
+
+def run(journal: Journal) -> None:
+    with Runtime([LOOK], store=journal.url) as runtime:
+        assert runtime.invoke(LOOK).result() == "looked"
+        assert runtime.invoke(LOOK, key="looked").result() == "looked"
+
+
+STORE: Final[dict[str, Callable[[PostgresStore, Journal], object]]] = {
+    "a page": lambda store, _: store.trees(limit=2),
+    "a page of open trees": lambda store, _: store.trees(limit=2, open=True),
+    "a page of ended trees": lambda store, _: store.trees(limit=1, open=False),
+    "a row": lambda store, journal: store.trees(after=journal.looked.id - 1, limit=1),
+    "what is owed": lambda store, _: store.cluster.drives.owed(10),
+    "what is owed in queues": lambda store, _: store.cluster.drives.owed(
+        10, queues=["nobody", "default"]
+    ),
+    "the next page of what is owed": next_page,
+    "how much is owed in a queue": lambda store, _: store.cluster.drives.depth(["nothing"]),
+    "a shared id": lambda store, journal: store.find(node=journal.fork + 1),
+    "an unknown id": lambda store, _: store.find(node=10**12),
+    "some ids": lambda store, journal: store.find_all([journal.looked.id, 10**12]),
+    "a key": lambda store, _: (store.find_key("a"), store.find_key("b")),
+    "the newest": lambda store, _: store.highest(),
+    "past runs": lambda store, _: store.past_runs("function", 3),
+    "timers": lambda store, _: store.timers(until=5.0),
+    "some questions": lambda store, _: store.questions(limit=2),
+    "workers": lambda store, _: store.cluster.members.workers(),
+    "forks": lambda store, journal: store.forks(journal.looked.id),
+    "places": lambda store, journal: store.places([journal.looked.id]),
+    "a call": lambda store, journal: store.entries_around(journal.looked.id),
+    "broadcasts": lambda store, _: store.read_broadcasts(),
+}
+WORKER: Final[dict[str, Callable[[PostgresStore, Journal], object]]] = {
+    "joining": lambda store, _: store.cluster.members.beat(Load()),
+    "adopting": adopt,
+    "a message": post,
+    "spending": spend,
+}
+OBSERVER: Final[dict[str, Callable[[Observer, Journal], object]]] = {
+    "an answer": answer,
+    "a pause": pause_and_resume,
+    "a cancellation": lambda observer, journal: observer.cancel(journal.asking()),
+    "a fork": lambda observer, journal: observer.fork(journal.asking()),
+    "a tree": read_all_of_one,
+    "names": name_runs,
+}
+ACTS: Final[dict[str, Callable[[Journal], object]]] = {
+    "a program": run,
+    **{name: partial(with_store, act) for name, act in STORE.items()},
+    **{name: partial(with_worker, act) for name, act in WORKER.items()},
+    **{name: partial(with_observer, act) for name, act in OBSERVER.items()},
+}
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_what_is_read_does_not_grow_with_the_journal(journals: tuple[Journal, Journal], name: str):
+    few, many = [journal.blocks(partial(ACTS[name], journal)) for journal in journals]
+    assert many < 2 * few + SPARE

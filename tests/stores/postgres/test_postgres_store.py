@@ -1,4 +1,4 @@
-"""The suite for shared stores, on PostgreSQL."""
+"""The suites for stores, on PostgreSQL."""
 
 from collections.abc import Generator
 from contextlib import ExitStack
@@ -8,10 +8,10 @@ import pytest
 from postgres_server import empty_journal
 from treefold.stores import Store
 from treefold.stores.postgres import PostgresStore
-from treefold.testing import SharedStoreSuite
+from treefold.testing import ClusterSuite, StoreSuite
 
 
-class TestPostgresStore(SharedStoreSuite):
+class TestPostgresStore(StoreSuite, ClusterSuite):
     @pytest.fixture(autouse=True)
     def in_schemas(self) -> Generator[None]:
         self.urls: dict[str, str] = {}  # by journal

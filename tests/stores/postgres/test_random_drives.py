@@ -9,8 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from postgres_server import empty_journal, shared_url
 from shared_stores import LEASE, info
+from treefold.core.cluster import Load, Ownership
 from treefold.core.errors import FencedError
-from treefold.core.shared_store import Batch, Load, Ownership, Ticket
+from treefold.core.store import Batch
+from treefold.core.work_engine import Ticket
 from treefold.stores.postgres import PostgresStore
 from treefold.testing.store_suite import called, ended, noted
 
@@ -51,7 +53,9 @@ class Drives(RuleBasedStateMachine):
         self.schema = empty_journal()
         self.url = self.schema.__enter__()
         self.stores = [PostgresStore(self.url) for _ in range(WORKERS)]
-        self.ids = [store.join(info(), lease=LEASE) for store in self.stores]
+        for store in self.stores:
+            store.join(info(), lease=LEASE)
+        self.ids = [store.cluster.members.worker for store in self.stores]
         self.dead: set[int] = set()
         self.drives: dict[int, Drive] = {}
         self.held: list[dict[int, Held]] = [{} for _ in range(WORKERS)]
@@ -83,9 +87,7 @@ class Drives(RuleBasedStateMachine):
     @rule(worker=st.integers(0, WORKERS - 1), tree=TREES)
     def create(self, worker: int, tree: int) -> None:
         owned = Ownership(tree, tree, 1)
-        [outcome] = self.stores[worker].append_batches([
-            Batch(ownership=owned, entries=[called(tree)])
-        ])
+        [outcome] = self.stores[worker].append([Batch(ownership=owned, entries=[called(tree)])])
         known = self.drives.get(tree)
         if known is None:
             assert outcome == 1
@@ -100,7 +102,7 @@ class Drives(RuleBasedStateMachine):
     def submit(self, tree: int) -> None:
         entries, ticket = [called(tree)], Ticket(node=tree)
         batch = Batch(ownership=None, entries=entries, tickets=[ticket])
-        assert self.stores[0].append_batches([batch]) == [1]
+        assert self.stores[0].append([batch]) == [1]
         if tree not in self.drives:
             self.drives[tree] = Drive(owner=None, epoch=0)
 
@@ -109,7 +111,7 @@ class Drives(RuleBasedStateMachine):
         held, node = self.held[worker].get(tree), tree + REMOTE
         if held is None or node in self.drives or self.drives[tree].over:
             return
-        [outcome] = self.stores[worker].append_batches([
+        [outcome] = self.stores[worker].append([
             Batch(
                 ownership=held.owned,
                 entries=[called(node, tree=tree, parent=tree)],
@@ -130,11 +132,11 @@ class Drives(RuleBasedStateMachine):
         drive = self.drives.get(node)
         if worker in self.dead:
             try:
-                found = self.stores[worker].adopt(node)
+                found = self.stores[worker].cluster.drives.adopt(node)
             except FencedError:
                 return
             raise AssertionError(f"a dead worker has adopted {found}")
-        found = self.stores[worker].adopt(node)
+        found = self.stores[worker].cluster.drives.adopt(node)
         if drive is None or (not self._is_free(drive) and drive.owner != worker):
             assert found is None
         elif drive.over and not drive.messages:
@@ -147,6 +149,8 @@ class Drives(RuleBasedStateMachine):
             drive.epoch += 1
             owned = Ownership(node, tree_of(node), drive.epoch, drive.entries)
             assert found == owned
+            assert found is not None
+            assert found.attempts == drive.attempts
             self.held[worker][node] = Held(owned, drive.entries, drive.number)
 
     @rule(
@@ -165,7 +169,7 @@ class Drives(RuleBasedStateMachine):
                 entries[-1] = ended(node, held.number + count, tree=tree)
             batches.append(Batch(ownership=held.owned, entries=entries, written=held.entries))
         for _ in range(1 + again):
-            outcomes = self.stores[worker].append_batches(batches)
+            outcomes = self.stores[worker].append(batches)
             for held, batch, outcome in zip(believed, batches, outcomes, strict=True):
                 if self._is_held(worker, held):
                     assert isinstance(outcome, int)
@@ -187,7 +191,7 @@ class Drives(RuleBasedStateMachine):
         if (held := self.held[worker].get(node)) is None:
             return
         remote = self.drives.get(node + REMOTE) if awaits else None
-        released = self.stores[worker].release(
+        released = self.stores[worker].cluster.drives.release(
             held.owned, parked=parked, awaited=[node + REMOTE] if remote else []
         )
         drive = self.drives[node]
@@ -205,7 +209,7 @@ class Drives(RuleBasedStateMachine):
     @rule(worker=st.integers(0, WORKERS - 1), node=NODES)
     def post(self, worker: int, node: int) -> None:
         if (drive := self.drives.get(node)) is not None:
-            assert self.stores[worker].post_to(node, "news")
+            assert self.stores[worker].post("news", node=node)
             drive.messages.append(self.stores[0].inbox()[-1].id)
             drive.wanted = True
 
@@ -214,7 +218,7 @@ class Drives(RuleBasedStateMachine):
         drive = self.drives.get(node)
         if drive is not None and drive.messages:
             self.stores[worker].done(drive.messages[0])
-            if drive.owner in {None, worker}:
+            if drive.owner == worker:
                 del drive.messages[0]
 
     @rule(worker=st.integers(0, WORKERS - 1))
@@ -245,7 +249,8 @@ class Drives(RuleBasedStateMachine):
         for node, drive in left.items():
             if drive.over:
                 self._wake_caller(node)
-        self.ids[worker] = self.stores[worker].join(info(), lease=LEASE)
+        self.stores[worker].join(info(), lease=LEASE)
+        self.ids[worker] = self.stores[worker].cluster.members.worker
         self.dead.discard(worker)
         self.held[worker] = {}
 
@@ -254,14 +259,14 @@ class Drives(RuleBasedStateMachine):
         if worker in self.dead:
             self._set_lease(worker, LEASE)
             self.dead.discard(worker)  # its heartbeat has it live again
-        orders = self.stores[worker].beat(Load())
+        orders = self.stores[worker].cluster.members.beat(Load())
         owned = {node: drive for node, drive in self.drives.items() if drive.owner == worker}
         assert orders.messages == {node for node, drive in owned.items() if drive.messages}
         assert not orders.lost & owned.keys()
 
     @invariant()
     def what_is_owed_is_what_nobody_runs(self) -> None:
-        owed = {ticket.node for ticket in self.stores[0].owed(99)}
+        owed = {ticket.node for ticket in self.stores[0].cluster.drives.owed(99)}
         assert owed == {
             node for node, drive in self.drives.items() if drive.wanted and self._is_free(drive)
         }
@@ -271,7 +276,6 @@ class Drives(RuleBasedStateMachine):
         rows = {row.id: row for row in self.stores[0].trees()}
         assert rows.keys() == {tree_of(node) for node in self.drives}
         for node, drive in self.drives.items():
-            assert self.stores[0].attempts(node) == drive.attempts
             if node < REMOTE:
                 seqs = [entry.seq for entry in self.stores[0].entries(node)]
                 remote = self.drives.get(node + REMOTE)

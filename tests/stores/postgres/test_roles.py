@@ -9,9 +9,9 @@ import pytest
 from postgres_server import new_name, shared_url
 from shared_stores import LEASE, TreeWriter, info
 from treefold import StoreError
+from treefold.core.cluster import Load, Ownership
 from treefold.core.commands import AnswerQuestion, read_command
 from treefold.core.errors import InvalidValueError
-from treefold.core.shared_store import Load, Ownership
 from treefold.runtime.observe.observer import Observer
 from treefold.stores.postgres import PostgresStore, grant
 from treefold.testing.store_suite import asks, exchange
@@ -83,13 +83,13 @@ def test_a_viewer_reads_everything_and_writes_nothing(
         assert len(store.entries(1)) == 4
         assert [question.id for question in observer.questions()] == ["1-1", "1-2", "1-3"]
         assert store.read_broadcasts() == (0, [])
-        assert (store.sessions.list(), len(store.workers())) == ([], 1)
-        store.listen(lambda _trees: None).close()
+        assert (store.sessions.list(), len(store.cluster.members.workers())) == ([], 1)
+        store.cluster.listen(lambda _trees: None).close()
         assert is_refused(lambda: observer.answer("1-1", "allow"))
-        assert is_refused(lambda: store.post_to(1, "{}"))
+        assert is_refused(lambda: store.post("{}", node=1))
         assert is_refused(lambda: store.join(info(), lease=LEASE))
-        assert is_refused(lambda: store.reserve(1))
-        assert is_refused(lambda: store.drain(1))
+        assert is_refused(lambda: store.cluster.drives.reserve(1))
+        assert is_refused(lambda: store.cluster.members.drain(1))
         assert is_refused(lambda: store.delete(1))
         assert is_refused(lambda: store.sessions.open("mine"))
     assert owner.inbox() == []
@@ -108,7 +108,7 @@ def test_a_desk_answers_questions_and_does_nothing_else(
     with PostgresStore(url) as store, Observer(store) as observer:
         observer.answer("1-1", "allow")
         assert [question.id for question in owner.questions()] == ["1-2", "1-3"]
-        assert is_refused(lambda: store.post_to(1, "{}"))
+        assert is_refused(lambda: store.post("{}", node=1))
         for body in (
             '{"do": "cancel", "node": 1}',
             '{"do": "answer", "id": "1-3", "text": "allow"}',
@@ -147,15 +147,15 @@ def test_a_worker_adds_events_and_never_changes_one(
         tree = TreeWriter(store, 2)
         tree.note("a long text")
         assert tree.write() == 2
-        assert store.beat(Load()).lost == frozenset()
-        assert store.post_to(1, '{"do": "cancel", "node": 1}')
+        assert store.cluster.members.beat(Load()).lost == frozenset()
+        assert store.post('{"do": "cancel", "node": 1}', node=1)
         assert store.post('{"do": "claim", "id": "1-2"}', question="1-2")
         store.done(owner.inbox()[0].id)  # another worker has the tree
         assert len(owner.inbox()) == 2
-        assert store.release(Ownership(2, 2, 1), parked=False)
-        owned = store.adopt(2)
+        assert store.cluster.drives.release(Ownership(2, 2, 1), parked=False)
+        owned = store.cluster.drives.adopt(2)
         assert owned is not None
-        assert store.adopt(1) is None
+        assert store.cluster.drives.adopt(1) is None
         head = store.sessions.append(
             store.sessions.open("mine").name, exchange("Hi."), after=None, preview="Hi."
         )
@@ -188,7 +188,7 @@ def test_a_table_of_the_same_name_does_not_fool_the_functions(
         connection.execute("INSERT INTO workers VALUES (99, now(), '1 hour')")
         connection.execute(f"SET search_path = pg_temp, {schema}".encode())
         with pytest.raises(psycopg.Error, match="this worker counts as dead"):
-            connection.execute(f"SELECT * FROM {schema}.adopt(99, 1)".encode())
+            connection.execute(f"SELECT * FROM {schema}.adopt(99, 1, 0)".encode())
 
 
 def test_a_role_without_a_grant_may_nothing(owner: PostgresStore, postgres_url: str):

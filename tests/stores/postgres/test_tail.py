@@ -7,8 +7,9 @@ import psycopg
 
 from postgres_server import shared_url
 from shared_stores import LEASE, info, kill_listeners
-from treefold.core.shared_store import Batch, Ownership, Ticket
-from treefold.core.store import Entry
+from treefold.core.cluster import Ownership
+from treefold.core.store import Batch, Entry
+from treefold.core.work_engine import Ticket
 from treefold.stores.postgres import PostgresStore
 from treefold.testing.store_suite import at_once, called, noted
 
@@ -22,7 +23,7 @@ def write(store: PostgresStore, drive: Ownership, number: int) -> list[int]:
     written = drive.written
     for turn in range(ROUNDS):
         entries = [noted(drive.node, number + k, tree=1) for k in range(1 + turn % 3)]
-        [place] = store.append_batches([Batch(ownership=drive, entries=entries, written=written)])
+        [place] = store.append([Batch(ownership=drive, entries=entries, written=written)])
         assert isinstance(place, int)
         places += range(place - len(entries) + 1, place + 1)
         number += len(entries)
@@ -42,15 +43,15 @@ def test_a_tail_misses_nothing_and_reads_nothing_twice(postgres_url: str):
             entries=[called(1), *calls],
             tickets=[Ticket(node=call.node) for call in calls],
         )
-        assert stores[0].append_batches([first]) == [WRITERS]
+        assert stores[0].append([first]) == [WRITERS]
         drives = [Ownership(1, 1, 1, WRITERS)]
         for node, store in enumerate(stores[1:], 2):
-            adopted = store.adopt(node)
+            adopted = store.cluster.drives.adopt(node)
             assert adopted is not None
             drives.append(adopted)
 
         changed = threading.Event()
-        opened.callback(reader.listen(lambda _trees: changed.set()).close)
+        opened.callback(reader.cluster.listen(lambda _trees: changed.set()).close)
         total = WRITERS + WRITERS * sum(1 + turn % 3 for turn in range(ROUNDS))
         found: list[Entry] = []
         killed = 0
@@ -86,11 +87,11 @@ def test_trees_of_several_workers_are_written_without_a_deadlock(postgres_url: s
         for store, tree in ((one, 1), (two, 2)):
             entries = [called(tree), called(tree + 10, tree=tree, parent=tree)]
             ticket = Ticket(node=tree + 10)
-            store.append_batches([
+            store.append([
                 Batch(ownership=Ownership(tree, tree, 1), entries=entries, tickets=[ticket])
             ])
-        assert one.adopt(12) == Ownership(12, 2, 1, 0)
-        assert two.adopt(11) == Ownership(11, 1, 1, 0)
+        assert one.cluster.drives.adopt(12) == Ownership(12, 2, 1, 0)
+        assert two.cluster.drives.adopt(11) == Ownership(11, 1, 1, 0)
 
         def write_both(store: PostgresStore, own: int, other: int) -> list[object]:
             outcomes: list[object] = []
@@ -107,7 +108,7 @@ def test_trees_of_several_workers_are_written_without_a_deadlock(postgres_url: s
                         written=turn,
                     ),
                 ]
-                outcomes += store.append_batches(batches[:: 1 if turn % 2 else -1])
+                outcomes += store.append(batches[:: 1 if turn % 2 else -1])
             return outcomes
 
         outcomes = at_once([lambda: write_both(one, 1, 2), lambda: write_both(two, 2, 1)])

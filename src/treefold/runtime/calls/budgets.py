@@ -13,10 +13,10 @@ from treefold.core.address import address
 from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.agent_events import RequestFailed, ResponseCompleted
 from treefold.core.budget import Budget
+from treefold.core.cluster import Estimate
 from treefold.core.events import BudgetAbove, Event
 from treefold.core.function import Node
 from treefold.core.record import Spending
-from treefold.core.shared_store import Estimate
 from treefold.core.usage import TokenUsage
 from treefold.runtime.calls.ways_out import Root, way_out
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
@@ -172,9 +172,9 @@ class Account:
                     self._spent = self._spent.plus(*spent)
                 self.unread.pop(tree, None)
 
-    def count_from(self, start: float) -> None:
-        """Count the seconds from *start*, in seconds since the epoch."""
-        self._since = time.monotonic() - max(0.0, time.time() - start)
+    def count(self, seconds: float) -> None:
+        """Count the *seconds* that have passed since the start of its owner."""
+        self._since = time.monotonic() - max(0.0, seconds)
 
     def hold(self, hold: Hold) -> None:
         """Reserve *hold*, which was not refused, or is not checked; called with the lock."""

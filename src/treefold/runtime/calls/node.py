@@ -7,7 +7,6 @@ used in any thread and switch to that loop themselves.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
@@ -299,7 +298,7 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
         The change is passed to *show*, if given, instead of being published.
         """
         if self.record.state is NodeState.Running:
-            (show or self.tree.publish)(CallPaused(self.id, time.time(), reason))
+            (show or self.tree.publish)(CallPaused(self.id, self.tree.now(), reason))
             self.tree.paused.add(self)
         self._pauses += 1
 
@@ -308,7 +307,7 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
         self._pauses -= 1
         if not self._pauses and self.record.state is NodeState.Paused:
             self.tree.paused.discard(self)
-            (show or self.tree.publish)(CallResumed(self.id, time.time()))
+            (show or self.tree.publish)(CallResumed(self.id, self.tree.now()))
 
     # Its timers
 
@@ -363,7 +362,7 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
 
     def _conclude(self, outcome: Outcome) -> CallEnded:
         """Decide the outcome, and return the event that states it."""
-        ended, error = end_of(self.record, outcome, self._cancellation), outcome[2]
+        ended, error = end_of(self.record, outcome, self._cancellation, self.tree.now()), outcome[2]
         self.exception = error
         self._traceback = None if error is None else error.__traceback__
         self.conclusion = ended
@@ -387,7 +386,9 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
                 self.parent.calls.failed += 1
             if self.tree.paused:
                 self.tree.paused.discard(self)
-            if self.child_calls is not None and self.child_calls.failed:
+            # Of a call that another process runs, that process knows who asked for its result.
+            is_here = self.remote_cancel is None
+            if is_here and self.child_calls is not None and self.child_calls.failed:
                 for child in self.child_calls.nodes:
                     report_if_unseen(child)
             if self.timers:
@@ -467,7 +468,7 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
 
     def reopen(self) -> None:
         """Reopen an ended call: it must run again, because its outcome cannot be restored."""
-        self.tree.publish(CallReopened(self.id, time.time()))
+        self.tree.publish(CallReopened(self.id, self.tree.now()))
         self._run_again()
         for child in self.children:
             self.expect_again(child)

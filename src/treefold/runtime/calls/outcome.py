@@ -1,6 +1,5 @@
 """The outcome of a call: what its function returned or raised, and the event that states it."""
 
-import time
 from typing import Any
 
 from treefold.core.events import CallEnded, Failure
@@ -12,8 +11,10 @@ from treefold.runtime.calls.cancellation import Cancellation
 Outcome = tuple[NodeState, Any, BaseException | None]
 
 
-def end_of(record: CallRecord, outcome: Outcome, cancellation: Cancellation | None) -> CallEnded:
-    """Return the event that a call ends with *outcome*.
+def end_of(
+    record: CallRecord, outcome: Outcome, cancellation: Cancellation | None, now: float
+) -> CallEnded:
+    """Return the event that a call ends *now* with *outcome*.
 
     Raises:
         IllegalTransitionError: its state does not allow it.
@@ -30,7 +31,7 @@ def end_of(record: CallRecord, outcome: Outcome, cancellation: Cancellation | No
         failure = Failure.of(error)
         if cancellation is not None and (state is CANCELED or error is cancellation.error):
             stop = cancellation.stop(record.path)
-    return CallEnded(record.requested.node, state, time.time(), value, failure, stop)
+    return CallEnded(record.requested.node, state, now, value, failure, stop)
 
 
 def raised_in(ended: CallEnded) -> BaseException | None:

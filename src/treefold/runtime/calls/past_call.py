@@ -1,6 +1,5 @@
 """Calls of an earlier process that code of this one makes again."""
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ def resume_as(node: CallNode, request: CallRequest) -> None:
     """Attach a new request to a recovered call, which continues from its recorded state."""
     node.waiting_on = None
     if node.record.state is NodeState.Paused:
-        node.tree.publish(CallResumed(node.id, time.time()))
+        node.tree.publish(CallResumed(node.id, node.tree.now()))
     if request.tool_use_id is not None and not node.has_ended and _differs(node, request.args):
         # Hooks have been asked again, about the edited ones if they were edited.
         node.tree.publish(ArgumentsEdited(node.id, request.args))

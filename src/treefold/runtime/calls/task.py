@@ -6,7 +6,6 @@ raised, whatever happens during that wait.
 """
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -103,7 +102,7 @@ def _begin(node: CallNode, context: RunContext) -> bool:
     node.advance(RUNNING)
     if node.record.state is not WAITING:
         return False
-    now, timeout = time.time(), node.request.timeout
+    now, timeout = node.tree.now(), node.request.timeout
     deadline, gated = None if timeout is None else now + timeout, node.request.gate is not None
     node.tree.publish(CallStarted(node.id, now, deadline, gated))
     if node.accounts or timeout is not None:
@@ -222,9 +221,16 @@ async def _end_failed(node: CallNode, error: BaseException) -> None:
             node.record_outcome(journal, outcome)
             await node.end_saved(journal)
     except Exception:
-        node.end(outcome)
+        await _end_with(_bags_to_close(node), node, outcome)
         raise
-    node.end(outcome)
+    await _end_with(_bags_to_close(node), node, outcome)
+
+
+def _bags_to_close(node: CallNode) -> Sequence[SessionBag]:
+    """Take the bags of a tree that nothing else closes: it ends now, and is not kept."""
+    tree = node.tree
+    is_kept = tree.kept or tree.journal is not None or node.parent is not None
+    return () if is_kept else tree.take_bags()
 
 
 async def _end_with(bags: Sequence[SessionBag], node: CallNode, outcome: Outcome) -> None:

@@ -1,7 +1,6 @@
 """The time limits of a call: its own timeout, and the seconds of its budgets."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -28,15 +27,15 @@ async def keep_limits(node: CallNode) -> None:
 
     The time in which no process ran it counts.
     """
-    record, deadline = node.record, node.record.deadline
-    since = time.time() if record.since is None else record.since
+    record, deadline, now = node.record, node.record.deadline, node.tree.now()
+    since = now if record.since is None else record.since
     # It was opened again, by a fork for example.
     if deadline is None and node.request.timeout is not None:
         deadline = since + node.request.timeout
     if deadline is not None:
         timeout = round(deadline - since, 3)
         # A clock that was set back does not prolong it.
-        left = min(deadline - time.time(), timeout)
+        left = min(deadline - now, timeout)
         await _stop_after(node, left, partial(_time_out, node, timeout))
     for account in node.accounts:
         if (left := account.seconds_left()) is not None:

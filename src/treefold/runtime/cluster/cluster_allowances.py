@@ -5,26 +5,22 @@ import logging
 import random
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import UUID, uuid4
 
+from treefold.core.cluster import Estimate, Overdrawn, Ownership, StoredAccount
 from treefold.core.errors import ClosedError, FencedError, StoreDamagedError, StoreError
+from treefold.core.moments import steady
 from treefold.core.rate import Rate
-from treefold.core.shared_store import (
-    Estimate,
-    Overdrawn,
-    Ownership,
-    SharedStore,
-    StoredAccount,
-    TakenSlots,
-)
 from treefold.runtime.calls.budgets import Account, Refused, Spent, refusal
 from treefold.runtime.durable.drive_journal import DriveJournal
+from treefold.runtime.durable.pulse import Pulse
+from treefold.runtime.durable.shared_trees import SharedTrees
 from treefold.runtime.trees.tree import Tree
 
 log = logging.getLogger(__name__)
@@ -45,13 +41,25 @@ class ClusterAllowances:
 
     If the store cannot be reached, everything waits until it can. Any other error is that of the
     one who asked, and the others go on.
+
+    The store knows how many slots this process has, and counts them as long as the process is alive
+    by its lease. A process that was stopped for longer takes slots anew for what it has not sent.
+    What it has sent goes on: the provider has most likely answered meanwhile. It counts again as
+    soon as the process lives again; and if another worker has its tree, it is cancelled with that.
+
+    Args:
+        pulse: whether this process still counts as alive.
     """
 
-    def __init__(self, store: SharedStore) -> None:
-        self._store = store
+    def __init__(self, store: str, source: SharedTrees) -> None:
+        self._store = store  # where it is, for messages
+        self._limits = source.cluster.limits
+        self._pulse = source.pulse
         self._changed = threading.Condition()  # guards everything below
         self._jobs: deque[Job] = deque()
         self._waiting: dict[_SlotRequest, None] = {}  # in order
+        self._slots: Counter[str] = Counter()  # that this process has, of each limit
+        self._untold: set[str] = set()  # the limits of which the store may count others
         self._next_try = 0.0
         self._delay = _SOON
         self._is_failing = False
@@ -62,7 +70,9 @@ class ClusterAllowances:
 
     async def take_slots(
         self, limits: Mapping[str, int], on_wait: Callable[[], None]
-    ) -> Callable[[], None]:
+    ) -> "ClusterSlots":
+        # Slots that are taken earlier are not kept (``ClusterSlots.are_kept``).
+        await self._pulse.wait()
         request = _SlotRequest(limits, on_wait)
         with self._changed:
             # A new request must not be quicker than those of other processes that wait.
@@ -71,21 +81,56 @@ class ClusterAllowances:
             self._waiting[request] = None
             self._wake()
         try:
-            slots = await request.future
+            return await request.future
         except asyncio.CancelledError:
             with self._changed:
                 self._waiting.pop(request, None)
                 if request.slots is not None:
                     # They were taken just before the cancellation.
-                    self._give_back(request.slots)
+                    request.slots.give_back()
             raise
-        return partial(self._give_back, slots)
 
-    def _give_back(self, slots: TakenSlots) -> None:
-        self._post(slots.give_back)
+    def _take(self, limits: Mapping[str, int]) -> "ClusterSlots | None":
         with self._changed:
+            wanted = {name: self._slots[name] + 1 for name in limits}
+        asked = steady()
+        try:
+            if not self._limits.set_slots(wanted, limits=limits):
+                return None
+        except StoreError:
+            # The store may have counted them, or may do so yet.
+            self._correct(limits)
+            raise
+        with self._changed:
+            self._slots.update(limits.keys())
+        return ClusterSlots(partial(self._give_back, limits), self._pulse, asked)
+
+    def _give_back(self, limits: Iterable[str]) -> None:
+        with self._changed:
+            self._slots.subtract(list(limits))
+            self._correct(limits)
             self._delay = _SOON
             self._next_try = time.monotonic() + self._jitter()
+
+    def _correct(self, limits: Iterable[str]) -> None:
+        """Have the store told how many slots of these limits this process has."""
+        with self._changed:
+            self._untold.update(limits)
+            self._jobs.append(self._tell)
+            self._changed.notify_all()
+
+    def _tell(self) -> None:
+        with self._changed:
+            slots = {name: self._slots[name] for name in self._untold}
+            self._untold.clear()
+        if not slots:
+            return  # it was told with others
+        try:
+            self._limits.set_slots(slots)
+        except StoreError:
+            with self._changed:
+                self._untold.update(slots)
+            raise
 
     def _jitter(self) -> float:
         return self._delay * random.uniform(0.5, 1.5)
@@ -103,7 +148,7 @@ class ClusterAllowances:
                 request.note_wait()
                 continue
             try:
-                slots = self._store.take_slots(request.limits)
+                slots = self._take(request.limits)
             except Exception as error:
                 if _may_pass(error):
                     raise
@@ -129,10 +174,10 @@ class ClusterAllowances:
     # Rates
 
     async def take_rates(self, rates: Mapping[str, Rate], tokens: int) -> float:
-        return await self.call(partial(self._store.take_rates, rates, tokens))
+        return await self.call(partial(self._limits.take_rates, rates, tokens))
 
     def charge_rates(self, rates: Collection[str], more: int) -> None:
-        self._post(partial(self._store.charge_rates, rates, more))
+        self._post(partial(self._limits.charge_rates, rates, more))
 
     # Budgets
 
@@ -142,7 +187,7 @@ class ClusterAllowances:
         id, by_name = uuid4(), {str(account.stored_as): account for account in accounts}
         stored = [_stored(one, tree.id, checked=one not in unchecked) for one in by_name.values()]
         ask = partial(
-            self._store.set_aside, stored, id=id, estimate=estimate, ownership=_ownership(tree)
+            self._limits.set_aside, stored, id=id, estimate=estimate, ownership=_ownership(tree)
         )
         charge = partial(self._charge, id)
         try:
@@ -156,7 +201,7 @@ class ClusterAllowances:
         return _refused(by_name[refused.name], refused, estimate)
 
     def _charge(self, id: UUID, calls: int, tokens: int, usd: Decimal) -> None:
-        self._post(partial(self._store.charge, id, calls=calls, tokens=tokens, usd=usd))
+        self._post(partial(self._limits.charge, id, calls=calls, tokens=tokens, usd=usd))
 
     # The thread
 
@@ -212,7 +257,7 @@ class ClusterAllowances:
                         return
             else:
                 if self._is_failing:
-                    log.warning("%s can be reached again", self._store.name)
+                    log.warning("%s can be reached again", self._store)
                 self._is_failing = False
 
     def _await_work(self) -> bool:
@@ -252,17 +297,35 @@ class ClusterAllowances:
 _GONE: Final = object()
 
 
+class ClusterSlots:
+    """One slot of each limit that a request falls under, in the store.
+
+    Args:
+        asked: when the store was asked for them (``steady``).
+    """
+
+    def __init__(self, give_back: Callable[[], None], pulse: Pulse, asked: float) -> None:
+        self.give_back = give_back
+        self._pulse = pulse
+        self._asked = asked
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether this process has counted as alive all along, so that the slots have, too."""
+        return self._pulse.is_fresh and self._pulse.since <= self._asked
+
+
 class _SlotRequest:
     """A request for slots, and the loop that waits for them."""
 
     def __init__(self, limits: Mapping[str, int], on_wait: Callable[[], None]) -> None:
         self.limits = limits
-        self.slots: TakenSlots | None = None
+        self.slots: ClusterSlots | None = None
         self._on_wait: Callable[[], None] | None = on_wait
         self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[TakenSlots] = self._loop.create_future()
+        self.future: asyncio.Future[ClusterSlots] = self._loop.create_future()
 
-    def give(self, slots: TakenSlots) -> bool:
+    def give(self, slots: "ClusterSlots") -> bool:
         """Hand the slots over; False if the loop has closed."""
         try:
             self._loop.call_soon_threadsafe(_resolve, self.future, slots)

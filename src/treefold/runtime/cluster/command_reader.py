@@ -6,13 +6,12 @@ its commands is being executed; see ``Run``.
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Final, Protocol
 
 from treefold.core.errors import ClosedError, StoreError
-from treefold.core.shared_store import SharedStore
-from treefold.core.store import Message
+from treefold.core.store import Message, Store
 from treefold.runtime.durable.inbox import Execute, Inbox, IsComplete
 from treefold.runtime.loops.loop_handle import LoopHandle
 
@@ -51,7 +50,7 @@ class CommandReader:
 
     def __init__(
         self,
-        store: SharedStore,
+        store: Store,
         inbox: Inbox,
         drives: CommandedDrives,
         loop_handle: LoopHandle,
@@ -107,13 +106,16 @@ class CommandReader:
             self._wake.clear()
             try:
                 if not self._closed and (owned := self._owned_drives.owned()):
-                    self._process(self._store.inbox_of(owned))
+                    self._process(self._store.inbox(drives=owned, owned=True))
                 self._delete_saved()
             except (StoreError, ClosedError) as error:
                 log.debug("the messages cannot be read: %s", error)
 
-    def _process(self, messages: Mapping[int, list[Message]]) -> None:
-        for drive, posted in messages.items():
+    def _process(self, messages: Iterable[Message]) -> None:
+        by_drive: dict[int, list[Message]] = {}
+        for message in messages:
+            by_drive.setdefault(message.drive, []).append(message)
+        for drive, posted in by_drive.items():
             if self._loop_handle.run_sync(self._owned_drives.begin_commands, drive):
                 try:
                     self._drives.update((message.id, drive) for message in posted)

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Final
 
 from treefold.core.errors import EngineError, StoreError
-from treefold.core.shared_store import SharedStore, Ticket
-from treefold.core.work_engine import Stop, Take, WorkEngine
+from treefold.core.store import Store
+from treefold.core.work_engine import Stop, Take, Ticket, WorkEngine
 from treefold.engines.in_process import InProcess
-from treefold.runtime.durable.pulse import Pulse
+from treefold.runtime.durable.shared_trees import SharedTrees
 from treefold.runtime.durable.worker_settings import WorkerSettings
 from treefold.runtime.loops.threads import in_thread
 
@@ -40,20 +40,21 @@ class Dispatcher:
 
     def __init__(
         self,
-        store: SharedStore,
+        store: Store,
+        source: SharedTrees,
         engine: WorkEngine | None,
         settings: WorkerSettings,
-        pulse: Pulse,
         take: Take,
         on_change: Callable[[], None],
     ) -> None:
         self.is_placed = engine is not None
         self.slots = 0
         self.stopping = asyncio.Event()
-        self._store = store
+        self._journal = store.id
+        self._owed = source.cluster.drives.owed
         self._engine = engine or InProcess()
         self._settings = settings
-        self._pulse = pulse
+        self._pulse = source.pulse
         self._take = take
         self._on_change = on_change
         self._tried = asyncio.Event()  # to open the engine
@@ -83,13 +84,17 @@ class Dispatcher:
                 await self._sweep()
             except (StoreError, EngineError) as error:
                 log.debug("what is owed cannot be submitted: %s", error)
+            except Exception:
+                # A program may have given an engine of its own. Without sweeps, what is lost would
+                # stay so.
+                log.exception("what is owed cannot be submitted")
             # At different times on different workers.
             await self._rest(self._settings.sweep * random.uniform(0.7, 1.3))
 
     async def _open(self) -> bool:
         """Open the engine; return whether there is no need to try again."""
         try:
-            await self._engine.open(self._store.id)
+            await self._engine.open(self._journal)
         except EngineError as error:
             if self._failure is None:
                 log.warning("what is submitted waits for its engine: %s", error)
@@ -113,17 +118,18 @@ class Dispatcher:
             return
         # An engine has a little time to deliver what was just submitted.
         older_than = self._settings.sweep if self.is_placed else 0.0
-        owed = partial(self._store.owed, _MOST_OWED, older_than=older_than)
+        owed = partial(self._owed, _MOST_OWED, older_than=older_than)
         found = await in_thread(owed, queues=self._served)
         # Those of other queues, which only an engine has to be told about, and those that come
         # after many which no worker can run just now, have their turn as well.
         is_more = len(found) == _MOST_OWED or (self.is_placed and len(self._served) > 0)
         if is_more:
             others = () if self.is_placed else self._served
-            page = await in_thread(owed, queues=others, after=self._swept)
+            after = self._swept or (0 if self.is_placed else found[-1].node)
+            page = await in_thread(owed, queues=others, after=after)
             self._swept = page[-1].node if len(page) == _MOST_OWED else 0
             found += [ticket for ticket in page if ticket not in found]
-        for ticket in found:
+        for ticket in sorted(found, key=lambda ticket: -ticket.priority):
             await self._engine.submit(ticket)
 
     async def submit(self, ticket: Ticket) -> None:

@@ -2,15 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from itertools import islice
 from typing import Final
 
 from treefold.core.errors import ClosedError, StoreError
-from treefold.core.events import CallRequested, Event
-from treefold.core.shared_store import SharedStore
+from treefold.core.events import CallEnded, CallRequested, Event
 from treefold.core.states import NodeState
+from treefold.core.store import Store
 from treefold.runtime.calls.cancellable_node import RemoteCancel
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
@@ -24,6 +24,13 @@ log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 4  # trees that are read at the same time
 
+# Whether a call is to be run once more, although it has ended so.
+GoesOn = Callable[[CallNode, CallEnded], bool]
+
+
+def _is_over(_call: CallNode, _ended: CallEnded) -> bool:
+    return False
+
 
 class _Replica:
     """A call that is run elsewhere, and the nodes that stand for it and for those below.
@@ -31,8 +38,9 @@ class _Replica:
     *read* is the position of the last entry of its tree that these nodes know.
     """
 
-    def __init__(self, root: CallNode, *, read: int, cancel: RemoteCancel) -> None:
+    def __init__(self, root: CallNode, *, read: int, cancel: RemoteCancel, goes_on: GoesOn) -> None:
         self.root = root
+        self.goes_on = goes_on
         self.read = read
         self.nodes = {node.id: node for node in subtree(root)}
         for node in self.nodes.values():
@@ -45,7 +53,7 @@ class _FollowedTree:
     Its entries are read once for all of these calls.
     """
 
-    def __init__(self, store: SharedStore, id: int) -> None:
+    def __init__(self, store: Store, id: int) -> None:
         self._store = store
         self._id = id
         self._replicas: list[_Replica] = []
@@ -112,7 +120,7 @@ class Follower:
 
     def __init__(
         self,
-        store: SharedStore,
+        store: Store,
         engine: Engine,
         interval: float,
         cancel: RemoteCancel,
@@ -129,13 +137,13 @@ class Follower:
         self._look_at = 0.0  # when all trees are looked at, in the time of the loop
         self._wake = asyncio.Event()
 
-    def follow(self, root: CallNode, *, after: int) -> None:
+    def follow(self, root: CallNode, *, after: int, goes_on: GoesOn = _is_over) -> None:
         """Keep *root* and all below it up to date until it has ended.
 
-        Entries of its tree up to the position *after* are known.
+        Entries of its tree up to the position *after* are known. An end is not one if it *goes_on*.
         """
         if not root.has_ended and root.id not in self._replicas:
-            replica = _Replica(root, read=after, cancel=self._cancel)
+            replica = _Replica(root, read=after, cancel=self._cancel, goes_on=goes_on)
             self._replicas[root.id] = replica
             id = root.tree.id
             if id not in self._trees:
@@ -170,6 +178,10 @@ class Follower:
             for node in replica.nodes.values():
                 node.end((NodeState.Canceled, None, closed))
 
+    def follows(self, trees: Collection[int]) -> bool:
+        """Whether a call in one of these trees is followed; from any thread."""
+        return any(id in self._trees for id in trees)
+
     def hear(self, trees: Collection[int]) -> None:
         """Note that these trees have changed, or any if none is named."""
         if not trees:
@@ -184,21 +196,30 @@ class Follower:
         loop = asyncio.get_running_loop()
         self._look_at = loop.time() + self._interval
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(self._look_at):
-                    await self._wake.wait()
-            # Also while there is always news of others: a notification may be lost.
-            if loop.time() >= self._look_at:
-                self._look_at = loop.time() + self._interval
-                await self._look()
-            due = list(islice(self._changed, _AT_ONCE))
+            try:
+                await self._round(loop)
+            except Exception:
+                # Whatever it was, what was missed is seen when all trees are looked at.
+                log.exception("the news of followed calls cannot be read")
+                await asyncio.sleep(self._interval)
+
+    async def _round(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait for news, and read those of a few trees."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._look_at):
+                await self._wake.wait()
+        # Also while there is always news of others: a notification may be lost.
+        if loop.time() >= self._look_at:
+            self._look_at = loop.time() + self._interval
+            await self._look()
+        due = list(islice(self._changed, _AT_ONCE))
+        for id in due:
+            del self._changed[id]
+        if not self._changed:
+            self._wake.clear()
+        async with asyncio.TaskGroup() as group:
             for id in due:
-                del self._changed[id]
-            if not self._changed:
-                self._wake.clear()
-            async with asyncio.TaskGroup() as group:
-                for id in due:
-                    group.create_task(self._update(id), name=f"treefold news of {id}")
+                group.create_task(self._update(id), name=f"treefold news of {id}")
 
     async def _look(self) -> None:
         """Note which trees have changed: one question to the store for all of them."""
@@ -223,7 +244,7 @@ class Follower:
         root = replica.root
         # It may be forgotten just now, because this process runs it.
         if self._replicas.get(root.id) is replica:
-            self._engine.follow(root.tree, replica.nodes, new)
+            self._engine.follow(root.tree, replica.nodes, new, replica.goes_on)
             if root.has_ended:
                 self.forget(root)
                 self._engine.note_finished(root)

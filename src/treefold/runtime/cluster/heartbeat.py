@@ -2,12 +2,12 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 
+from treefold.core.cluster import Load, Orders
 from treefold.core.errors import FencedError, StoreError
-from treefold.core.shared_store import Load, Orders, SharedStore
-from treefold.runtime.durable.pulse import Pulse
+from treefold.core.moments import steady
+from treefold.runtime.durable.shared_trees import SharedTrees
 
 log = logging.getLogger(__name__)
 
@@ -20,11 +20,13 @@ class Heartbeat:
     learns which of them others have adopted.
 
     Args:
+        store: where the store is, for messages.
+        source: its pulse is notified when the store can be reached again, and its clock is set by
+            each answer.
         interval: seconds between two heartbeats.
-        pulse: is notified when the store can be reached again.
         load: returns what the worker does just now.
         on_orders: is called in the thread with what the store answered, and when the heartbeat was
-            sent (``time.monotonic``).
+            sent (``steady``).
         on_dead: is called in the thread when this worker was forgotten.
 
     Attributes:
@@ -33,9 +35,9 @@ class Heartbeat:
 
     def __init__(
         self,
-        store: SharedStore,
+        store: str,
+        source: SharedTrees,
         interval: float,
-        pulse: Pulse,
         *,
         load: Callable[[], Load],
         on_orders: Callable[[Orders, float], None],
@@ -43,20 +45,21 @@ class Heartbeat:
     ) -> None:
         self._store = store
         self._interval = interval
-        self._pulse = pulse
+        self._members = source.cluster.members
+        self._pulse, self._clock = source.pulse, source.clock
         self._load = load
         self._on_orders = on_orders
         self._on_dead = on_dead
         self._closed = False
         self._wake = threading.Event()
         self.is_failing = False
-        self._answered = time.monotonic()  # when the store last answered
+        self._answered = steady()  # when the store last answered
         self._thread = threading.Thread(target=self._run, name="treefold heartbeat", daemon=True)
         self._thread.start()
 
     def seconds_since(self) -> float:
         """Return for how long the store has not answered."""
-        return time.monotonic() - self._answered
+        return steady() - self._answered
 
     def _run(self) -> None:
         while True:
@@ -64,9 +67,9 @@ class Heartbeat:
             self._wake.clear()
             if self._closed:
                 return
-            sent = time.monotonic()
+            sent = steady()
             try:
-                orders = self._store.beat(self._load())
+                orders = self._members.beat(self._load())
             except FencedError as error:
                 self._on_dead(error)
                 return
@@ -75,11 +78,12 @@ class Heartbeat:
                     log.warning("the heartbeat failed, and is repeated: %s", error)
                 self.is_failing = True
             else:
+                self._clock.set(orders.now, sent)
                 if self.is_failing:
-                    log.warning("%s can be reached again", self._store.name)
+                    log.warning("%s can be reached again", self._store)
                     self._pulse.note_recovery()
                 self.is_failing = False
-                self._answered = time.monotonic()
+                self._answered = steady()
                 self._on_orders(orders, sent)
 
     def beat_now(self) -> None:

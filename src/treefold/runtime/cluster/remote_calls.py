@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from treefold.core.call_request import CallRequest
+from treefold.core.cluster import Ownership
 from treefold.core.decisions import Rules
 from treefold.core.errors import FencedError, InvalidValueError, UsageError
-from treefold.core.events import StopCause
+from treefold.core.events import CallEnded, StopCause
 from treefold.core.function import RunContext
-from treefold.core.shared_store import Ownership, Ticket
 from treefold.core.value_codec import has_unserializable
+from treefold.core.work_engine import Ticket
 from treefold.runtime.calls.cancellable_node import RemoteCancel
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.stage import Stage
@@ -33,12 +34,21 @@ class RemoteCalls:
 
     Args:
         submit: submits a call to the work engine once its request is written.
+        submit_soon: has a task do the same.
         cancel: asks the process that runs a call to cancel it, for a reason.
     """
 
-    def __init__(self, follower: Follower, submit: Submit, cancel: RemoteCancel) -> None:
+    def __init__(
+        self,
+        follower: Follower,
+        submit: Submit,
+        submit_soon: Callable[[Ticket, CallNode], None],
+        cancel: RemoteCancel,
+    ) -> None:
         self._follower = follower
         self._submit = submit
+        self._submit_soon = submit_soon
+        self._abandoned: set[int] = set()  # calls that their callers in this process await no more
         self._cancel = cancel
         # The calls that are waited for here; the future is done when one is to run here.
         self.waiting: dict[int, asyncio.Future[None]] = {}
@@ -74,7 +84,7 @@ class RemoteCalls:
         drive = journal.drive
         # A call of an earlier owner may have ended since its tree was read.
         after = drive.read if drive.length(node.id) else drive.place
-        self._follower.follow(node, after=after)
+        self._follower.follow(node, after=after, goes_on=self._goes_on)
         # Two workers that wait for calls of each other would have no lease left to run them with.
         give_up_lease(node)
         self.waiting[node.id] = node.loop_handle.loop.create_future()
@@ -108,9 +118,27 @@ class RemoteCalls:
         if here.done() and node.stage is Stage.Scheduled:
             await run_call(node, context)
 
+    def note_abandoned(self, node: int) -> None:
+        """Note that the caller of a call, in this process, has stopped waiting for it."""
+        if node in self.waiting:
+            self._abandoned.add(node)
+
+    def _goes_on(self, node: CallNode, ended: CallEnded) -> bool:
+        """Whether a call has ended because its caller gave it up in an earlier process.
+
+        In this process the caller makes the call again, and awaits it: what happened to it before
+        must not be what it gets.
+        """
+        is_given_up = ended.stop is not None and ended.stop.cause is StopCause.Abandoned
+        if not is_given_up or node.id not in self.waiting or node.id in self._abandoned:
+            return False
+        self._submit_soon(Ticket(node=node.id, queue=node.record.requested.queue), node)
+        return True
+
     def _stop_waiting(self, node: CallNode, task: "asyncio.Task[None]") -> None:
         """Forget a call that *task* awaits no longer; end its node if it continues elsewhere."""
         self.waiting.pop(node.id, None)
+        self._abandoned.discard(node.id)
         self._follower.forget(node)
         # Here and not in the task, which may have been cancelled before its first line.
         node.end_if_never_begun(task)
@@ -123,7 +151,8 @@ class RemoteCalls:
         for node in self.run_with(root):
             for child in node.children:
                 if self._is_elsewhere(child):
-                    self._follower.follow(child, after=journal.drive.read)
+                    read = journal.drive.read
+                    self._follower.follow(child, after=read, goes_on=self._goes_on)
 
     def forget_loaded(self, root: CallNode) -> None:
         """Do not follow the remote calls in a tree any more that is given up."""

@@ -1,10 +1,9 @@
 """One tree of a shared store that this process runs."""
 
 import asyncio
-import time
 
 from treefold.core.address import address
-from treefold.core.shared_store import Ownership
+from treefold.core.cluster import Ownership
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import is_parked, subtree
 from treefold.runtime.cluster.remote_calls import RemoteCalls
@@ -114,13 +113,13 @@ class Run:
         A call has a deadline, a question expires or is escalated, or a sleep ends. The
         call has to run for that, so a worker has to take it up again then.
         """
-        found = list[float]()
+        found, now = list[float](), self.root.tree.now()
         for node in self._remote_calls.run_with(self.root):
             if not node.has_ended:
                 if node.record.deadline is not None:
-                    found.append(node.record.deadline - time.time())
+                    found.append(node.record.deadline - now)
                 asked = (node.record.questions or {}).values()
-                found += [one.due - time.time() for one in asked if one.due is not None]
+                found += [one.due - now for one in asked if one.due is not None]
                 own = [account for account in node.accounts if account.owner is node]
                 found += [left for one in own if (left := one.seconds_left()) is not None]
         return max(0.0, min(found)) if found else None

@@ -12,13 +12,13 @@ from typing import Any, Final, Protocol
 
 from treefold.core.address import address
 from treefold.core.agent_events import NoticeGiven
+from treefold.core.cluster import Ownership
 from treefold.core.commands import AnswerQuestion, CancelCall, PauseCall, ResumeCall, read_command
 from treefold.core.errors import ClosedError, FencedError, InvalidValueError, StoreError
 from treefold.core.events import Event, StopCause
 from treefold.core.question import Question, QuestionKind
-from treefold.core.shared_store import Ownership, SharedStore
 from treefold.core.states import NodeState
-from treefold.core.store import Message
+from treefold.core.store import Message, Store
 from treefold.core.work_engine import Taken
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
@@ -29,6 +29,7 @@ from treefold.runtime.cluster.insisting import RETRY, insist
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
 from treefold.runtime.durable.drive_journal import DriveJournal
+from treefold.runtime.durable.id_block import BLOCK
 from treefold.runtime.durable.inbox import IsComplete
 from treefold.runtime.durable.shared_trees import SharedTrees
 from treefold.runtime.durable.tree_reader import TreeReader
@@ -39,7 +40,6 @@ from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.questions.pauses import pause_node
 from treefold.runtime.readiness import accept_import, hold_back, lift
 from treefold.runtime.recovery import Recovery
-from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.run_log import name_of
 
 log = logging.getLogger(__name__)
@@ -89,31 +89,36 @@ class Runs:
     """Adopts trees that the work engine delivers, and gives them up again.
 
     It is used on the event loop.
+
+    Attributes:
+        lost: how many trees that ran here others have adopted.
     """
 
     def __init__(
         self,
-        store: SharedStore,
+        store: Store,
         recovery: Recovery,
         engine: Engine,
-        registry: TreeRegistry,
         source: SharedTrees,
         remote_calls: RemoteCalls,
         dispatcher: Dispatcher,
         host: Host,
     ) -> None:
         self._store = store
+        self._drives = source.cluster.drives
         self._recovery = recovery
         self._engine = engine
-        self._registry = registry
+        self._registry = engine.registry
         self._source = source
         self._remote_calls = remote_calls
         self._dispatcher = dispatcher
         self._host = host
         self._runs: dict[int, Run] = {}
         self._taking: set[int] = set()
+        self._unread: set[int] = set()  # drives that are being adopted, and are not in memory yet
         self._disowned: set[int] = set()  # drives to be released: they were not resumed
         self._lost: set[int] = set()  # drives that other workers have adopted
+        self.lost = 0
         self._drain_until = math.inf  # in the time of the loop
 
     def __contains__(self, node: int) -> bool:
@@ -158,18 +163,21 @@ class Runs:
 
     async def _adopt(self, node: int) -> Run | Taken:
         """Become the owner of a tree, load it and resume it."""
-        ownership = await self._own_drive(node)
-        if ownership is None:
-            return Taken.Done
         self._lost.discard(node)
+        self._unread.add(node)
         try:
-            return await self._resume(ownership)
-        except BaseException:
-            # Also after a cancellation: no other worker may adopt it before it is released.
-            self._source.forget(node)
-            self._disowned.add(node)
-            self._host.spawn(self._disown(ownership), f"release of {node}")
-            raise
+            if (ownership := await self._own_drive(node)) is None:
+                return Taken.Done
+            try:
+                return await self._resume(ownership)
+            except BaseException:
+                # Also after a cancellation: no other worker may adopt it before it is released.
+                self._source.forget(node)
+                self._disowned.add(node)
+                self._host.spawn(self._disown(ownership), f"release of {node}")
+                raise
+        finally:
+            self._unread.discard(node)
 
     async def _own_drive(self, node: int) -> Ownership | None:
         """Become the owner of a drive, or learn that it is over or another worker has it.
@@ -180,7 +188,7 @@ class Runs:
         was_refused = False
         while True:
             try:
-                return await in_thread(self._store.adopt, node)
+                return await in_thread(self._drives.adopt, node, ids=BLOCK)
             except FencedError:
                 raise
             except StoreError as error:
@@ -190,9 +198,12 @@ class Runs:
                 await asyncio.sleep(RETRY)
 
     async def _resume(self, ownership: Ownership) -> Run | Taken:
+        self._check_kept(ownership.node)
         if (run := self._run_in_place(ownership)) is not None:
             return run
         read = await in_thread(self._read, ownership)
+        self._check_kept(ownership.node)
+        self._unread.discard(ownership.node)
         journal = read.journal
         journal.drive.on_refused = partial(self._host.post, self.lose, ownership.node)
         if is_remote(ownership):
@@ -212,19 +223,28 @@ class Runs:
         mine = {node.id for node in self._remote_calls.run_with(root)}
         for question in read.questions:
             if question.node_id in mine:
-                self._recovery.take_over(question, root.loop_handle)
+                self._recovery.take_over(question)
         run = self._new_run(journal, root, ownership)
         log.info("%s was taken", name_of(root.record))
         if not is_over:
             if is_remote(ownership):
                 self._recovery.resume_call(root, was_killed=read.was_killed)
             else:
-                self._recovery.resume_tree(root.id, was_killed=read.was_killed)
+                self._recovery.resume(root, was_killed=read.was_killed)
             # Nothing has run yet, so no call is made before a pause is in force.
             self._execute_early(root, _until_lifted(root, read), PauseCall)
         self._host.commands.wake()
         self._host.spawn(self._attend(run), f"the drive of {address(root.path)}")
         return run
+
+    def _check_kept(self, node: int) -> None:
+        """Check that no other worker has adopted a drive before it was resumed here.
+
+        Raises:
+            FencedError: one has: what was read of the tree may be outdated.
+        """
+        if node in self._lost:
+            raise FencedError(self._store.name, f"another worker has adopted node:{node}")
 
     async def _hold_back(
         self, root: CallNode, why: str, ownership: Ownership, journal: DriveJournal
@@ -234,8 +254,8 @@ class Runs:
         await journal.saved(root)
         await self._unload(journal, root)
         # One that only a person lets run is not wanted again until there is a message for it.
-        if not await in_thread(self._store.release, ownership, parked=root.record.inert):
-            await in_thread(self._store.release, ownership, parked=False)
+        if not await in_thread(self._drives.release, ownership, parked=root.record.inert):
+            await in_thread(self._drives.release, ownership, parked=False)
         return Taken.Later
 
     def _execute_early(
@@ -311,9 +331,9 @@ class Runs:
             self._source.forget(run.node)
         # If its tree was unloaded, nothing of its end was recorded, and others run it again.
         is_over = not run.journal.is_closed
-        if not await insist(partial(self._store.release, run.ownership, parked=is_over)):
+        if not await insist(partial(self._drives.release, run.ownership, parked=is_over)):
             # A command for it is not deleted yet, or came too late.
-            await insist(partial(self._store.release, run.ownership, parked=False))
+            await insist(partial(self._drives.release, run.ownership, parked=False))
         run.over.set()
 
     def _new_run(self, journal: DriveJournal, node: CallNode, ownership: Ownership) -> Run:
@@ -334,12 +354,17 @@ class Runs:
         journal = self._source.adopt(ownership, reader.numbers, reader.place)
         if journal.is_closed:
             raise ClosedError("the runtime is being closed")
+        node = ownership.node
+        # What comes from here on is read as for any other drive of this process.
+        messages = list[Message]()
+        if ownership.has_messages:
+            messages = self._store.inbox(drives=[node], owned=True)
         return _Read(
             events=events,
             journal=journal,
-            questions=self._store.pending(ownership.tree),
-            messages=[*self._store.inbox_of([ownership.node]).get(ownership.node, ())],
-            was_killed=self._store.attempts(ownership.node) > 0,
+            questions=self._store.pending(ownership.tree) if reader.has_asked else [],
+            messages=messages,
+            was_killed=ownership.attempts > 0,
         )
 
     async def _attend(self, run: Run) -> None:
@@ -392,10 +417,10 @@ class Runs:
         if not root.has_ended and self._why_kept(run) is not None:
             return False
         run.is_leaving = True
-        journal.close()
+        journal.leave()
         ownership, has_ended = run.ownership, root.has_ended
         release = partial(
-            self._store.release,
+            self._drives.release,
             ownership,
             parked=True,
             awaited=run.awaited(),
@@ -411,7 +436,7 @@ class Runs:
         if not has_ended:
             log.info("%s only waits, and was given up", name_of(root.record))
         if not is_parked:
-            await insist(partial(self._store.release, ownership, parked=False))
+            await insist(partial(self._drives.release, ownership, parked=False))
             self._dispatcher.sweep_soon()
         return True
 
@@ -473,7 +498,7 @@ class Runs:
     async def _disown(self, ownership: Ownership) -> None:
         """Give up a drive that could not be resumed."""
         try:
-            await insist(partial(self._store.release, ownership, parked=False))
+            await insist(partial(self._drives.release, ownership, parked=False))
         finally:
             self._disowned.discard(ownership.node)
 
@@ -527,7 +552,7 @@ class Runs:
         run.is_leaving = True
         ownership = run.ownership
         await self._unload(run.journal, run.root)
-        await insist(partial(self._store.release, ownership, parked=False))
+        await insist(partial(self._drives.release, ownership, parked=False))
         log.info("%s was handed over to other workers", name_of(run.root.record))
 
     # Trees that others have, and commands for those that run here
@@ -537,10 +562,14 @@ class Runs:
         if (run := self._runs.get(node)) is not None:
             # The tree of a call that runs as part of it cannot continue without the call.
             node = run.journal.drive.node
+        if node in self._unread:
+            # It is not resumed then. What there may be of it in memory only follows it.
+            self._note_lost(node)
+            return
         drive, root = self._source.drive_of(node), self._engine.loaded(node)
         if drive is None or root is None:
             return
-        self._lost.add(node)
+        self._note_lost(node)
         drive.refusal = drive.refusal or FencedError(
             self._store.name, f"another worker runs {address(root.path)} now; attach to watch it"
         )
@@ -553,12 +582,17 @@ class Runs:
             run.rested.set()
         self._host.spawn(self._unload_lost(journal, root), f"loss of tree {root.tree.id}")
 
+    def _note_lost(self, node: int) -> None:
+        if node not in self._lost:
+            self._lost.add(node)
+            self.lost += 1
+
     async def _unload_lost(self, journal: DriveJournal, root: CallNode) -> None:
         """Remove a tree from memory; should no other worker have it, one may take it."""
         ownership = journal.drive.ownership
         await self._unload(journal, root)
         if ownership is not None:
-            await insist(partial(self._store.release, ownership, parked=False))
+            await insist(partial(self._drives.release, ownership, parked=False))
 
     def owned(self) -> list[int]:
         """Return the topmost nodes of all drives that this process owns; from any thread."""

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
 from treefold.core.call_request import CallRequest
+from treefold.core.cluster import Load, Orders, Ownership
 from treefold.core.commands import CancelCall, ExpireQuestion, write_command
 from treefold.core.errors import (
     ClosedError,
@@ -15,15 +16,17 @@ from treefold.core.errors import (
     FencedError,
     StoreError,
     UnknownNodeError,
+    UsageError,
 )
 from treefold.core.events import StopCause
 from treefold.core.question import Question, QuestionKey
-from treefold.core.shared_store import Load, Orders, Ownership, SharedStore, Ticket
-from treefold.core.work_engine import Stop, Taken, WorkEngine
+from treefold.core.work_engine import Stop, Taken, Ticket, WorkEngine
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.stage import Stage
 from treefold.runtime.calls.walk import upwards
 from treefold.runtime.cluster.cluster_allowances import ClusterAllowances
 from treefold.runtime.cluster.command_reader import CommandReader
+from treefold.runtime.cluster.current_tree import CurrentTree
 from treefold.runtime.cluster.dispatcher import Dispatcher
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.cluster.heartbeat import Heartbeat
@@ -32,6 +35,7 @@ from treefold.runtime.cluster.remote_calls import RemoteCalls
 from treefold.runtime.cluster.runs import GRACE, Runs
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.inbox import Execute
+from treefold.runtime.durable.loader import Loader
 from treefold.runtime.durable.shared_trees import SharedTrees
 from treefold.runtime.durable.tree_source import NewTree
 from treefold.runtime.durable.worker_settings import (
@@ -40,17 +44,17 @@ from treefold.runtime.durable.worker_settings import (
     WorkerStatus,
 )
 from treefold.runtime.engine import Engine
+from treefold.runtime.forks import Forks
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.observe.observer import Observer
 from treefold.runtime.recovery import Recovery
-from treefold.runtime.tree_registry import TreeRegistry
 
 log = logging.getLogger(__name__)
 
 
-class Worker:
-    """The part of a runtime that shares a store with other processes.
+class Worker(Recovery):  # noqa: PLR0904 - a backend, and what others see of it
+    """The backend of a runtime whose store several processes share.
 
     Args:
         work_engine: places trees on workers; without one this process runs what it starts, and
@@ -65,24 +69,23 @@ class Worker:
 
     def __init__(
         self,
-        store: SharedStore,
-        recovery: Recovery,
-        engine: Engine,
-        registry: TreeRegistry,
+        loader: Loader,
+        source: SharedTrees,
+        allowances: ClusterAllowances,
         work_engine: WorkEngine | None,
         settings: WorkerSettings,
         execute: Execute,
+        engine: Engine,
     ) -> None:
-        source = engine.source
-        assert isinstance(source, SharedTrees)  # as in every shared store
-        self.store = store
+        super().__init__(loader, engine)
+        # Trees are taken over one by one, at any time.
+        self.trials.begin()
+        self.forks = self._forks = Forks(self, engine)
+        self.worker = self
         self.settings = settings
         self._dispatcher = Dispatcher(
-            store, work_engine, settings, source.pulse, self._take, self._load_changed
+            self._store, source, work_engine, settings, self._take, self._load_changed
         )
-        self._recovery = recovery
-        self._engine = engine
-        self._board = engine.services.board
         self._source = source
         self._execute = execute
         # Trees that were started here, and have ended.
@@ -93,45 +96,43 @@ class Worker:
         self._death: FencedError | None = None  # why this worker cannot go on
         self._loop_handle: LoopHandle | None = None
         self._heartbeat: Heartbeat | None = None
-        self._observer = Observer(store)
-        changes = recovery.journal.changes
+        self._started = ExitStack()  # what has to be closed, the newest first
+        self._observer = Observer(self._store)
+        store, changes = self._store, self.journal.changes
         self.follower = Follower(store, engine, settings.poll, self._cancel_elsewhere, changes)
-        registry.on_open = self._own
-        engine.on_found = lambda root, place: self.follower.follow(root, after=place)
-        self._remote_calls = RemoteCalls(self.follower, self._submit, self._cancel_elsewhere)
-        engine.remote_calls = self._remote_calls
-        self._runs = Runs(
-            store, recovery, engine, registry, source, self._remote_calls, self._dispatcher, self
+        self.remote_calls = self._remote_calls = RemoteCalls(
+            self.follower, self._submit, self._submit_soon, self._cancel_elsewhere
         )
-        self._board.timers.on_expiry = self._expire
-        self._allowances = engine.services.shared = ClusterAllowances(store)
-        engine.accounts.share()
-        if self._dispatcher.is_placed:
-            engine.placement = self
+        self._runs = Runs(store, self, engine, source, self._remote_calls, self._dispatcher, self)
+        self._allowances = allowances
+        self.placement = self if self._dispatcher.is_placed else None
 
     # Starting and stopping
 
     def start(self, loop_handle: LoopHandle) -> None:
         """Begin to take part, on the loop of the runtime."""
         self._loop_handle = loop_handle
-        self._recovery.journal.loop = loop_handle.loop
+        self.journal.loop = loop_handle.loop
         self._heartbeat = Heartbeat(
-            self.store,
+            self._store.name,
+            self._source,
             self.settings.beat,
-            self._source.pulse,
             load=self._load,
             on_orders=partial(self.post, self._obey),
             on_dead=partial(self.post, self._die),
         )
+        self._started.callback(self._heartbeat.close)
         self.commands = CommandReader(
-            self.store,
-            self._recovery.inbox,
+            self._store,
+            self.inbox,
             self._runs,
             loop_handle,
             interval=self.settings.poll,
             execute=self._execute,
         )
-        self._subscription = self.store.listen(self._hear)
+        self._started.callback(self.commands.close)
+        subscription = self._source.cluster.listen(self._hear, posted=self._hear_posted)
+        self._started.callback(subscription.close)
         self.spawn(self.follower.run(), "follower")
         self.spawn(self._dispatcher.run(), "dispatcher")
         if not self._dispatcher.is_placed:
@@ -160,7 +161,6 @@ class Worker:
             log.error("%s failed", task.get_name(), exc_info=error)
 
     def stop_taking(self) -> None:
-        """Take no more trees; on the loop."""
         self._dispatcher.stop()
 
     async def stop(self) -> None:
@@ -169,37 +169,32 @@ class Worker:
         if self._submissions:
             await asyncio.wait(tuple(self._submissions), timeout=GRACE)
         self._dispatcher.stop()
-        for task in tuple(self._tasks):
-            task.cancel()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        # A task that is cancelled may start another one, such as a release.
+        while tasks := tuple(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
         self.follower.close()
         await self._dispatcher.close()
 
-    def close(self) -> None:
+    def _leave(self) -> None:
         """Leave the store: other workers may take over what is open; called off the loop."""
         self._observer.close()
         self._allowances.close()
-        if self._loop_handle is not None:
-            self._subscription.close()
-            self.commands.close()
-        if self._heartbeat is not None:
-            self._heartbeat.close()
+        self._started.close()
         try:
-            self.store.leave()
+            self._store.leave()
         except StoreError as error:
             log.warning("the trees of this worker are taken over when its lease ends: %s", error)
 
     # Submitting
 
     def new_tree(self, request: CallRequest) -> NewTree:
-        """Return a new tree that any worker may run which serves the queue of *request*."""
         new = self._source.new_tree()
         queue = request.queue or request.function.queue
         return self._place(new, queue, request.priority)
 
     def new_fork(self, calls: int, source: Ticket | None) -> NewTree:
-        """Return a new tree for the workers of its *source*, with ids for that many calls."""
         queue, priority = ("", 0) if source is None else (source.queue, source.priority)
         return self._place(self._source.new_fork(calls), queue, priority)
 
@@ -209,8 +204,10 @@ class Worker:
         self._submitted[new.id] = ticket
         return self._source.submitted(new, ticket)
 
+    def ticket(self, tree: int) -> Ticket | None:
+        return self._source.cluster.drives.ticket(tree)
+
     def withdraw(self, tree: int) -> None:
-        """Forget a new tree that is not to be submitted."""
         del self._submitted[tree]
 
     def submit(self, root: CallNode) -> None:
@@ -231,6 +228,13 @@ class Worker:
             # The source of a fork was deleted meanwhile, so the fork cannot be written.
             self.follower.forget(root)
             root.end_fenced(error)
+
+    def _submit_soon(self, ticket: Ticket, node: CallNode) -> None:
+        self.spawn(self._submit_again(ticket, node), f"submission of {node.id}")
+
+    async def _submit_again(self, ticket: Ticket, node: CallNode) -> None:
+        with suppress(FencedError):  # another worker runs its caller, and submits it
+            await self._submit(ticket, node)
 
     async def _submit(self, ticket: Ticket, node: CallNode) -> None:
         journal = node.tree.journal
@@ -279,18 +283,19 @@ class Worker:
 
     def _cancel_elsewhere(self, node: int, reason: str, cause: StopCause) -> None:
         """Ask the process that runs a node to cancel it; on the loop, which does not wait."""
+        if cause is StopCause.Abandoned:
+            self._remote_calls.note_abandoned(node)
         body = write_command(CancelCall(node, reason, cause))
         self.spawn(self._post_to(node, body), "cancellation")
 
-    def _expire(self, question: Question) -> None:
-        """Let a question expire, unless it has been answered; on the loop."""
+    def expire(self, question: Question) -> None:
         body = write_command(ExpireQuestion(question.id))
         self.spawn(self._post_expiry(question, body), "expiry")
 
     async def _post_expiry(self, question: Question, body: str) -> None:
         # If the store does not answer, the board tries again.
         with suppress(StoreError):
-            await in_thread(self.store.post, body, question=question.id)
+            await in_thread(self._store.post, body, question=question.id)
             self.commands.wake()
 
     async def _post_to(self, node: int, body: str) -> None:
@@ -300,16 +305,42 @@ class Worker:
 
     def _post_written(self, node: int, body: str) -> bool:
         # The node may have been requested just now.
-        self._recovery.journal.flush()
-        return self.store.post_to(node, body)
+        self.journal.flush()
+        return self._store.post(body, node=node)
+
+    # Recorded calls
+
+    def found(self, root: CallNode, place: int) -> None:
+        self.follower.follow(root, after=place)
+
+    def note_end(self, node: CallNode) -> None:
+        # A remote call that runs here apart from its caller has two nodes: one that runs, and one
+        # in the tree of the caller that follows it.
+        if self._engine.loaded(node.id) in {node, None}:
+            self._board.forget_old(node.id)
+
+    def resume_with(self, root: CallNode, request: CallRequest) -> None:
+        # Another process may run it, and otherwise it is delivered again.
+        if root.stage is Stage.Requested:
+            self._learn(root, request)
+
+    def resume_held_back(self, root: CallNode, without: Sequence[str]) -> None:
+        if root.id not in self.held_back:
+            raise UsageError(f"run {root.index} is running, bound by its guards: stop it first")
+        self.lift_guards(root, without)
+        self.resume(root, was_killed=False)
+
+    def recovered(self) -> list[int]:
+        return sorted(self.resumed)
+
+    def views(self, node: CallNode) -> CurrentTree:
+        return CurrentTree(self._engine, node.id)
 
     def elsewhere(self, node: CallNode) -> Observer | None:
-        """Return an observer that posts commands, if this process does not run *node*."""
         top = next(one for one in upwards(node) if one.record.requested.queue or not one.parent)
         return None if self._source.is_recording(top.id) else self._observer
 
     def questions(self) -> list[Question]:
-        """Return the open questions of all trees in the store, oldest first."""
         stored = self._observer.questions()
         known = {question.id for question in stored}
         # A question that was just asked may not be written yet.
@@ -317,21 +348,21 @@ class Worker:
         return stored + [question for question in local if question.id not in known]
 
     def answer(self, id: str, text: Any, args: Mapping[str, Any] | None) -> None:
-        """Answer a question of any tree; the process that runs the tree settles it."""
+        # The process that runs the tree settles it.
         local = self._board.find(id)
         if local is not None and local.key == QuestionKey.Journal:
             self._board.answer(id, text, args)
             return
         if local is not None:
             # Others must be able to see it, so that one answer wins.
-            self._recovery.journal.flush()
+            self.journal.flush()
         self._observer.answer(id, text, args=args)
-        self.commands.wake()
+        if self._loop_handle is not None:  # otherwise no tree runs here
+            self.commands.wake()
 
     # News of the store
 
-    def _own(self, root: CallNode) -> None:
-        """Note a tree that was started here, until it ends."""
+    def opened(self, root: CallNode) -> None:
         journal = root.tree.journal
         if isinstance(journal, DriveJournal) and root.id not in self._runs:
             journal.drive.on_refused = partial(self.post, self._runs.lose, root.id)
@@ -365,16 +396,21 @@ class Worker:
 
     def _release_all(self, over: Iterable[Ownership]) -> bool:
         for ownership in over:
-            if not self.store.release(ownership, parked=True):
+            if not self._source.cluster.drives.release(ownership, parked=True):
                 # There are messages for it: the sweep finds a worker that executes them.
-                self.store.release(ownership, parked=False)
+                self._source.cluster.drives.release(ownership, parked=False)
         return True
 
     def _hear(self, trees: Collection[int]) -> None:
         """Note that trees have changed, in a thread of the store."""
-        if not trees or not set(trees).isdisjoint(self._source.owned()):
+        # A worker hears of the trees of all others, too.
+        if not trees or self.follower.follows(trees):
+            self.post(self.follower.hear, frozenset(trees))
+
+    def _hear_posted(self, trees: Collection[int]) -> None:
+        """Note that messages were posted for trees, in a thread of the store."""
+        if not trees or self._source.owned_in(frozenset(trees)):
             self.commands.wake()
-        self.post(self.follower.hear, frozenset(trees))
 
     def _obey(self, orders: Orders, sent: float) -> None:
         """Do what a heartbeat has answered that was *sent* then; on the loop."""
@@ -412,7 +448,7 @@ class Worker:
 
     def status(self) -> WorkerStatus:
         """Return how this worker does; from any thread."""
-        load, journal = self._load(), self._recovery.journal
+        load, journal = self._load(), self.journal
         phase = WorkerPhase.Ready
         if self._death is not None:
             phase = WorkerPhase.Dead
@@ -431,5 +467,5 @@ class Worker:
             beaten=beaten,
             appends=journal.appends,
             entries=journal.written,
-            fenced=journal.fenced,
+            lost=self._runs.lost,
         )

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from functools import partial
+from typing import Final
 
 from treefold.core.agent_events import LeaseAwaited, RateAwaited
 from treefold.core.model import Model
@@ -17,19 +17,51 @@ from treefold.models.prices import price
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.conversations.opened import Opened
 from treefold.runtime.conversations.reservation import reservation_for
+from treefold.runtime.limits.allowances import SlotsOfPools, TakenSlots
 from treefold.runtime.limits.leases import take_lease, usable_lease
 from treefold.runtime.questions.pauses import pause_over, wait_while_paused
 from treefold.runtime.services import Services
 
 log = logging.getLogger(__name__)
 
+_NONE: Final = SlotsOfPools()
+
 
 class Admission:
     """A request that may be sent, and what it has taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: CallNode, services: Services, model: Model) -> None:
         self.usage = NO_USAGE
         self.cost: Decimal | None = None
+        self._node = node
+        self._services = services
+        self._model = model
+        self._slots: TakenSlots = _NONE
+
+    async def take_slots(self) -> None:
+        """Take a slot of the provider and of each limit of all processes."""
+        self._slots = await _take_slots(self._node, self._services, self._model)
+
+    def give_back(self) -> None:
+        """Let others have the slots."""
+        slots, self._slots = self._slots, _NONE
+        slots.give_back()
+
+    async def is_confirmed(self) -> bool:
+        """Wait until no other process can have the tree; return whether none can have its slots.
+
+        Raises:
+            FencedError: another process has the tree.
+        """
+        if (journal := self._node.tree.journal) is not None:
+            await journal.confirmed()
+        return self._slots.are_kept
+
+    async def confirm(self) -> None:
+        """Wait until an attempt may be sent; slots that others may have are taken anew."""
+        while not await self.is_confirmed():
+            self.give_back()
+            await self.take_slots()
 
 
 @asynccontextmanager
@@ -58,8 +90,7 @@ async def admitted(
     expected = opened.expected_input(inputs)
     tokens = expected.total
     reservation = reservation_for(node, services, opened, inputs, expected, over_budget=over_budget)
-    admission, taken = Admission(), False
-    give_back: Callable[[], None] = _nothing
+    admission, taken = Admission(node, services, model), False
     try:
         while True:
             if node.tree.is_held:
@@ -70,18 +101,20 @@ async def admitted(
             if rates and not taken:
                 await _await_rates(node, services, rates, tokens)
                 taken = True
-            give_back = await _take_slots(node, services, model)
+            await admission.take_slots()
             # It may have been paused while it waited for the slot.
             is_paused = node.tree.is_held and pause_over(node) is not None
-            if not is_paused and (reservation is None or await reservation.make()):
+            may_send = not is_paused and (reservation is None or await reservation.make())
+            if may_send and await admission.is_confirmed():
                 break
-            give_back()
-            give_back = _nothing
-            if reservation is not None and not is_paused:
+            admission.give_back()
+            if reservation is not None and may_send:
+                reservation.give_back()
+            elif reservation is not None and not is_paused:
                 await reservation.wait()
         yield admission
     finally:
-        give_back()
+        admission.give_back()
         if reservation is not None:
             reservation.settle(admission.usage, admission.cost)
         if taken and admission.usage.total != tokens:
@@ -95,51 +128,58 @@ async def _await_rates(
     queue = services.limits.local.queue(rates)
     shown = queue.is_full
     if shown:
-        node.tree.publish(RateAwaited(node.id, time.time(), 0.0))
+        node.tree.publish(RateAwaited(node.id, node.tree.now(), 0.0))
     await queue.take()
     try:
         while seconds := await services.allowances.take_rates(rates, tokens):
             if not shown:
-                node.tree.publish(RateAwaited(node.id, time.time(), seconds))
+                node.tree.publish(RateAwaited(node.id, node.tree.now(), seconds))
                 shown = True
             await asyncio.sleep(seconds)
     finally:
         queue.put_back()
 
 
-async def _take_slots(node: CallNode, services: Services, model: Model) -> Callable[[], None]:
-    """Take a slot of the provider and of each limit of all processes; return what gives it back."""
+async def _take_slots(node: CallNode, services: Services, model: Model) -> TakenSlots:
+    """Take a slot of the provider and of each limit of all processes."""
     limits = services.limits
     pool = limits.pools.get(model.provider)
     if pool is not None:
         if pool.is_full:
             _publish_wait(node)
         await pool.take()
-    give_back = _nothing if pool is None else pool.put_back
+    own = _NONE if pool is None else SlotsOfPools(pool)
     wanted = limits.slots_for(model.name) if limits.cluster_requests else {}
     if not wanted:
-        return give_back
+        return own
     try:
         on_wait = partial(_publish_wait, node)
-        give_back_slots = await services.allowances.take_slots(wanted, on_wait)
+        shared = await services.allowances.take_slots(wanted, on_wait)
     except BaseException:
-        give_back()
+        own.give_back()
         raise
+    return _BothSlots(shared, own)
 
-    def give_all_back() -> None:
-        give_back_slots()
-        give_back()
 
-    return give_all_back
+class _BothSlots:
+    """Slots of all processes, and of the provider in this one."""
+
+    def __init__(self, shared: TakenSlots, own: TakenSlots) -> None:
+        self._shared = shared
+        self._own = own
+
+    @property
+    def are_kept(self) -> bool:
+        return self._shared.are_kept
+
+    def give_back(self) -> None:
+        self._shared.give_back()
+        self._own.give_back()
 
 
 def _publish_wait(node: CallNode) -> None:
     if not node.has_ended:
-        node.tree.publish(LeaseAwaited(node.id, time.time()))
-
-
-def _nothing() -> None:
-    """Give nothing back."""
+        node.tree.publish(LeaseAwaited(node.id, node.tree.now()))
 
 
 def price_if_known(usage: TokenUsage, model: Model) -> Decimal | None:

@@ -29,7 +29,7 @@ from treefold.core.errors import (
 )
 from treefold.core.events import Failure
 from treefold.core.function import Function, ModelFinder
-from treefold.core.model import Caching, Model, ModelSettings, Session
+from treefold.core.model import Caching, Model, ModelSettings, Session, before_attempt
 from treefold.core.model_events import (
     AttemptFailed,
     ModelEvent,
@@ -352,7 +352,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         async with admitted(
             node, self._services, opened, inputs, over_budget=over_budget
         ) as admission:
-            node.tree.publish(RequestSent(node.id, time.time(), inputs))
+            node.tree.publish(RequestSent(node.id, node.tree.now(), inputs))
             self.is_requesting = True
             self._sent_at, self._first_chunk = time.monotonic(), None
             failure: Failure | None = None
@@ -360,6 +360,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 one.name: one.result_path for one in opened.functions if one.result_path is not None
             }
             output = PartialOutput(paths) if paths else None
+            token = before_attempt.set(admission.confirm)
             try:
                 async with aclosing(opened.session.send(*inputs)) as events:
                     async for event in events:
@@ -374,11 +375,12 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                     error.remedy = way_out(root_of(node))
                 raise
             finally:
+                before_attempt.reset(token)
                 self.is_requesting = False
                 usage, cost = self._take_usage(opened, failed=failure is not None)
                 admission.usage, admission.cost = usage, cost
                 if failure is not None:
-                    failed = RequestFailed(node.id, time.time(), failure, usage, cost)
+                    failed = RequestFailed(node.id, node.tree.now(), failure, usage, cost)
                     node.tree.publish(failed)
         completed = self._complete(opened.session, usage, cost)
         if sum(map(len, completed.exchange.received)) > _LONG:
@@ -399,7 +401,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._unsent = ()
         completed = ResponseCompleted(
             node.id,
-            time.time(),
+            node.tree.now(),
             exchanges[-1],
             parts,
             usage,
@@ -419,7 +421,9 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             case AttemptFailed():
                 self._first_chunk = None
                 node.tree.publish(
-                    RequestRetried(node.id, time.time(), event.attempt, event.failure, event.wait)
+                    RequestRetried(
+                        node.id, node.tree.now(), event.attempt, event.failure, event.wait
+                    )
                 )
             case ResponseStarted():
                 pass  # there is no text yet

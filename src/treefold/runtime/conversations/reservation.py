@@ -2,15 +2,14 @@
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Sequence, Set
 from decimal import Decimal
 from typing import Final
 
 from treefold.core.agent_errors import UnknownPriceError
 from treefold.core.agent_events import BudgetAwaited
+from treefold.core.cluster import Estimate
 from treefold.core.model import Model
-from treefold.core.shared_store import Estimate
 from treefold.core.transcript import ToolResult, UserText
 from treefold.core.usage import TokenUsage
 from treefold.models.prices import price
@@ -101,6 +100,16 @@ class Reservation:
         self._charge_stored = charge
         return None
 
+    def give_back(self) -> None:
+        """Reserve nothing any more: the request is not sent now."""
+        hold, self._hold = self._hold, None
+        if hold is None:
+            return
+        if self._charge_stored is not None:
+            self._charge_stored(0, 0, Decimal(0))
+        for account in self._accounts:
+            account.put_back(hold)
+
     async def wait(self) -> None:
         """Wait until more may be left in the account that was full."""
         node, account = self._node, self._full
@@ -108,7 +117,7 @@ class Reservation:
             return
         if not self._is_shown and not node.has_ended:
             self._is_shown = True
-            node.tree.publish(BudgetAwaited(node.id, time.time(), account.name))
+            node.tree.publish(BudgetAwaited(node.id, node.tree.now(), account.name))
         if account.stored_as is None:
             await account.changed(_LATER)
             return

@@ -87,11 +87,10 @@ class Backlog:
         caller = None if event.parent is None else self._nodes.get(event.parent)
         return _Node(0, self._redact, drive, caller)
 
-    def by_drive(self, count: int) -> dict[Drive, list[Entry]]:
-        """Return the first *count* entries, which are those of a shared store, by their drives."""
-        found: dict[Drive, list[Entry]] = {}
+    def by_drive(self, count: int) -> dict[Drive | None, list[Entry]]:
+        """Return the first *count* entries by their drives; None is that of a whole journal."""
+        found: dict[Drive | None, list[Entry]] = {}
         for entry, drive in zip(self.entries[:count], self._drives[:count], strict=True):
-            assert drive is not None  # as for every entry of a shared store
             found.setdefault(drive, []).append(entry)
         return found
 

@@ -6,7 +6,6 @@ others; after the fifth a person decides. Progress is anything that need not be 
 """
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -91,11 +90,11 @@ class CrashTrials:
             return
         if not deaths:
             if root.record.started is not None:
-                _publish_with_next(root, TreeResumed(root.id, time.time()))
+                _publish_with_next(root, TreeResumed(root.id, root.tree.now()))
             return
         self._counted.add(root.id)
         if deaths < _SUSPICIOUS:
-            root.tree.publish(ProcessDied(root.id, time.time(), deaths))
+            root.tree.publish(ProcessDied(root.id, root.tree.now(), deaths))
             return
         suspect = _Suspect(root, deaths, request.gate, 0.0 if death is None else death.at)
         if not suspect.is_paused:
@@ -185,7 +184,7 @@ class _Suspect:
         if self._first_ask:
             await ask_to_resume(root, _WHY, QuestionKey.Crashes)
         args = root.inputs if self._gate is None else await self._gate(context)
-        root.tree.publish(ProcessDied(root.id, time.time(), self.deaths))
+        root.tree.publish(ProcessDied(root.id, root.tree.now(), self.deaths))
         return args
 
 

@@ -1,10 +1,12 @@
 """A drive: a tree of a shared store that this process runs and writes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from treefold.core.cluster import Ownership
 from treefold.core.errors import FencedError
-from treefold.core.shared_store import Batch, Ownership, Ticket
-from treefold.core.store import Entry
+from treefold.core.events import CallReopened, Event
+from treefold.core.store import Batch, Entry
+from treefold.core.work_engine import Ticket
 
 
 class Drive:
@@ -24,6 +26,7 @@ class Drive:
         read: the position of the last entry that was read when the drive was adopted.
         refusal: why the store refused its entries: another worker has adopted it.
         tickets: calls that are to become drives of their own when their first entry is written.
+        reopened: calls that are drives of their own, and are to be run once more.
         below: remote calls that run as part of this drive and the calls below them, each with the
             drive that it belongs to.
         on_refused: is called in the writer's thread when entries are refused.
@@ -43,6 +46,7 @@ class Drive:
         self.place = self.read = place
         self.refusal: FencedError | None = None
         self.tickets: dict[int, Ticket] = {}
+        self.reopened: set[int] = set()
         self.below: dict[int, int] = {}
         self.on_refused: Callable[[], None] | None = None
         self._lengths = lengths or {}
@@ -50,6 +54,14 @@ class Drive:
     def length(self, node: int) -> int:
         """Return how many entries a node had when the drive was adopted."""
         return self._lengths.get(node, 0)
+
+    def note_reopened(self, events: Iterable[Event]) -> None:
+        """Note which calls are to be run once more, perhaps by another worker.
+
+        Those that are no drives of their own, all but remote calls, mean nothing to the store.
+        """
+        again = [event.node for event in events if isinstance(event, CallReopened)]
+        self.reopened.update(node for node in again if node != self.node)
 
     def batch(self, entries: Sequence[Entry]) -> Batch:
         """Return the batch that writes *entries*, the next ones of this drive."""
@@ -62,6 +74,7 @@ class Drive:
             written=self.written,
             tickets=tickets,
             drives=self._drives_of(entries) if self.below else {},
+            reopened=[one.node for one in entries if one.node in self.reopened],
         )
 
     def _drives_of(self, entries: Sequence[Entry]) -> dict[int, int]:
@@ -81,6 +94,7 @@ class Drive:
             self.place = result
             for ticket in batch.tickets:
                 self.tickets.pop(ticket.node, None)
+            self.reopened.difference_update(batch.reopened)
         elif self.refusal is None:
             self.refusal = result
             if self.on_refused is not None:

@@ -1,9 +1,11 @@
 """The journal of one tree in a shared store, which ends when another worker adopts the tree."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from treefold.core.arriving import Delta
+from treefold.core.errors import FencedError
 from treefold.core.events import Event
 from treefold.core.function import Node
 from treefold.core.store import Store
@@ -13,7 +15,7 @@ from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.pulse import Pulse
 
 
-class DriveJournal:
+class DriveJournal:  # noqa: PLR0904 - a Recorder, which can be closed and reopened
     """Records the events of one drive through the writer that all drives share."""
 
     def __init__(self, writer: JournalWriter, drive: Drive, ids: IdBlock, pulse: Pulse) -> None:
@@ -22,6 +24,8 @@ class DriveJournal:
         self.new_id = ids.next
         self._writer = writer
         self._is_closed = False
+        self._is_leaving = False  # it is closed, and may be reopened
+        self._decided = asyncio.Event()  # whether it is reopened; made anew each time
         self.has_missed = False  # whether events happened while it was closed
 
     @property
@@ -53,6 +57,8 @@ class DriveJournal:
         if self.is_closed:
             self.has_missed = True
         else:
+            # Before they may be written.
+            self.drive.note_reopened(events)
             self._writer.record(tree, *events, drive=self.drive)
             self.drive.recorded += len(events)
 
@@ -70,10 +76,18 @@ class DriveJournal:
         return self._writer.as_written(args)
 
     async def saved(self, node: Node) -> None:
+        if self._is_leaving:
+            # What happens now may never be recorded: nothing may be done that depends on it.
+            await self._decided.wait()
+            if self._is_closed and self.drive.refusal is None:
+                raise FencedError(self.store.name, "the run was given up; attach to watch it")
         if not self.is_closed:
             await self._writer.saved(node)
-            if not self._pulse.is_fresh:
-                await self._pulse.wait()
+        await self.confirmed()
+
+    async def confirmed(self) -> None:
+        if not self.is_closed and not self._pulse.is_fresh:
+            await self._pulse.wait()
         if self.drive.refusal is not None:
             raise self.drive.refusal
 
@@ -81,11 +95,21 @@ class DriveJournal:
         """Stop writing the events of all trees: the event loop is ending."""
         self._writer.suspend()
 
+    def leave(self) -> None:
+        """Stop writing until ``reopen`` or ``close``, for which ``saved`` waits as well."""
+        self._is_closed = self._is_leaving = True
+        self._decided = asyncio.Event()
+
     def close(self) -> None:
         """Stop writing the events of this tree: what happens from here on is not recorded."""
-        self._is_closed = True
+        self._is_closed, self._is_leaving = True, False
+        self._decided.set()
 
     def reopen(self) -> bool:
         """Record events again; False if some were missed, so that this makes no sense."""
-        self._is_closed = self.has_missed
-        return not self._is_closed
+        # One that was closed meanwhile stays closed.
+        if not self._is_leaving or self.has_missed:
+            return False
+        self._is_closed = self._is_leaving = False
+        self._decided.set()
+        return True

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
+from treefold.core.cluster import Drives
 from treefold.core.errors import StoreError
-from treefold.core.shared_store import SharedStore
 
 BLOCK: Final = 64  # ids that a tree gets first; each further block has twice as many
 _LARGEST: Final = 4096
@@ -16,8 +16,8 @@ _LARGEST: Final = 4096
 class IdBlock:
     """The reserved ids of one tree; the next block is reserved while the last is being used up."""
 
-    def __init__(self, store: SharedStore, ids: Iterable[int] = ()) -> None:
-        self._store = store
+    def __init__(self, drives: Drives, ids: Iterable[int] = ()) -> None:
+        self._drives = drives
         self._ids = deque(ids)
         self._size = max(BLOCK, len(self._ids))
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ class IdBlock:
 
     def _reserve(self) -> None:
         size = min(2 * self._size, _LARGEST)
-        first, _ = self._store.reserve(size)
+        first, _ = self._drives.reserve(size)
         with self._lock:
             # Another thread may have reserved a higher block first; ids must only rise.
             if not self._ids or first > self._ids[-1]:

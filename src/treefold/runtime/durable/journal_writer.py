@@ -32,8 +32,7 @@ from treefold.core.errors import (
 )
 from treefold.core.events import Event
 from treefold.core.function import Node
-from treefold.core.shared_store import SharedStore, is_shared
-from treefold.core.store import Call, Entry, Store, nonblocking
+from treefold.core.store import Batch, Call, Entry, Store, nonblocking
 from treefold.core.value_codec import ValueEncoder, unpack
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.durable.backlog import Backlog
@@ -64,9 +63,8 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
         loop: runs the timers, if it is known.
         changes: wakes readers of the journal in this process, when something was written or
             broadcast and when this is closed.
-        appends: how many batches of a shared store were written.
+        appends: how many batches were written.
         written: how many entries they had.
-        fenced: how many batches were refused, because another worker has adopted the drive.
         process: the process that writes; in a forked one, the copy of this writes nothing.
     """
 
@@ -76,10 +74,10 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
         self.is_closed = False
         self.loop: asyncio.AbstractEventLoop | None = None
         self.changes = Changes()
-        self.appends = self.written = self.fenced = 0
+        self.appends = self.written = 0
         self._redact = redact
         self._patience: float = getattr(store, "patience", _PATIENCE)
-        self._is_near = not is_shared(store)  # otherwise it is reached through a network
+        self._is_near = store.cluster is None  # otherwise it is reached through a network
         self._timer: asyncio.TimerHandle | None = None  # writes events that no call waits for
         self._queued = 0  # calls that wait, or were woken and have not continued: they come first
         self._lock = threading.RLock()  # guards everything below
@@ -221,6 +219,9 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
             assert isinstance(node, CallNode)  # others wait for no journal
             await wait_for_help(node, failure, self._writable())
             self._retry_now()
+
+    async def confirmed(self) -> None:
+        """Return at once: no other process takes over what one driver has."""
 
     async def _try(self) -> StoreError | None:
         """Wait for the next attempts; return the failure if a person has to be asked."""
@@ -400,13 +401,7 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
             return self._outage.failure
         begun = time.perf_counter()
         try:
-            if is_shared(self.store):
-                self._append_batches(self.store, len(entries))
-            else:
-                if self._interrupted:
-                    entries = [one for one in entries if self.store.length(one.node) < one.number]
-                if entries:
-                    self.store.append(entries)
+            self._append_batches(len(entries))
             self._interrupted = False
         except StoreError as error:
             return error
@@ -415,19 +410,35 @@ class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing,
         self._took += (time.perf_counter() - begun - self._took) / 4
         return None
 
-    def _append_batches(self, store: SharedStore, count: int) -> None:
+    def _append_batches(self, count: int) -> None:
+        """Write the first *count* entries.
+
+        Raises:
+            FencedError: a store with one owner refused them, so this process does not own it.
+        """
         with self._lock:
             drives = self._backlog.by_drive(count)
         # What another worker has adopted is dropped.
-        batches = [(one, one.batch(part)) for one, part in drives.items() if one.refusal is None]
-        results = store.append_batches([batch for _, batch in batches])
+        batches = [
+            (drive, self._new_batch(part) if drive is None else drive.batch(part))
+            for drive, part in drives.items()
+            if drive is None or drive.refusal is None
+        ]
+        results = self.store.append([batch for _, batch in batches])
         for (drive, batch), result in zip(batches, results, strict=True):
-            drive.settle(batch, result)
-            if isinstance(result, FencedError):
-                self.fenced += 1
-            else:
+            if drive is not None:
+                drive.settle(batch, result)
+            if not isinstance(result, FencedError):
                 self.appends += 1
                 self.written += len(batch.entries)
+            elif drive is None:
+                raise result
+
+    def _new_batch(self, entries: list[Entry]) -> Batch:
+        """Return the batch of a whole journal, without what an interrupted write has written."""
+        if self._interrupted:
+            entries = [one for one in entries if self.store.length(one.node) < one.number]
+        return Batch(entries=entries)
 
     def _settle(self, count: int, failure: StoreError | None) -> None:
         """Note that the first *count* entries are durable, or that writing them failed."""

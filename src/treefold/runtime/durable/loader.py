@@ -1,6 +1,6 @@
 """Reads recorded trees for a runtime, and attaches the requests of its program to them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -25,6 +25,7 @@ from treefold.core.parameters import Parameters
 from treefold.core.record import CallRecord
 from treefold.core.restoring import restored
 from treefold.core.value_codec import has_unserializable
+from treefold.runtime.calls.budgets import History
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.past_call import restore_outputs, resume_as, send_again
 from treefold.runtime.calls.stage import Stage
@@ -32,6 +33,7 @@ from treefold.runtime.calls.walk import subtree
 from treefold.runtime.durable.crash_trials import last_death
 from treefold.runtime.durable.function_version import version_of, version_of_hook
 from treefold.runtime.durable.gc_disabled import gc_disabled
+from treefold.runtime.durable.histories import history_of
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.new_code import Fork, OnNewCode, gate_for_new_code, what_changed
 from treefold.runtime.durable.tree_reader import read_tree, reporting_damage
@@ -87,7 +89,9 @@ class Loader:
         with reporting_damage(self.store, id), gc_disabled():
             first = events[0]
             assert isinstance(first, CallRequested)  # as in every tree
-            tree = Tree(id, first.index, kept=True, journal=self.source.journal_of(id))
+            source = self.source
+            journal = source.journal_of(id)
+            tree = Tree(id, first.index, kept=True, journal=journal, now=source.now)
             tree.last_death = last_death(events)
             tree.restore(events)
         return tree
@@ -97,9 +101,10 @@ class Loader:
 
         Results are restored to the types of their functions.
         """
-        events, place = read_tree(self.store, tree)
-        with reporting_damage(self.store, tree):
-            return self.restored(events), place
+        with gc_disabled():
+            events, place = read_tree(self.store, tree)
+            with reporting_damage(self.store, tree):
+                return self.restored(events), place
 
     def restored(self, events: list[Event]) -> list[Event]:
         """Restore the results in *events* to the types of their functions; return *events*."""
@@ -172,6 +177,10 @@ class Loader:
             if not node.tree.part(Fork).is_own:
                 function, policy = request.function, self._on_new_code
                 request.gate = gate_for_new_code(node, function, request.gate, policy)
+
+    def history_of(self, tree: int, account: str, counted: Collection[int] = ()) -> History | None:
+        """Return what a tree and its forks have spent of the account of an earlier runtime."""
+        return history_of(self.store, tree, account, counted)
 
     def recorded(self) -> int:
         """Return how many characters were recorded."""

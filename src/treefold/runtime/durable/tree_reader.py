@@ -11,7 +11,6 @@ from treefold.core.errors import StoreDamagedError, UnknownNodeError
 from treefold.core.events import Event, TreeForked, set_number
 from treefold.core.forking import inherit
 from treefold.core.journaling import INWARD, events_of, hashes_in
-from treefold.core.shared_store import is_shared
 from treefold.core.store import Entry, Store
 from treefold.core.value_codec import QUOTED_TAG
 from treefold.runtime.durable.gc_disabled import gc_disabled
@@ -43,6 +42,7 @@ class TreeReader:
         self._with_source = with_source
         self._read = after  # the position of the last entry that was read
         self.count = 0  # how many events were read
+        self.has_asked = False  # whether a call has asked a question
         self.numbers: dict[int, int] = {}  # the number of the last entry of each node
 
     @property
@@ -56,6 +56,10 @@ class TreeReader:
         Raises:
             StoreDamagedError: the journal is damaged.
         """
+        with gc_disabled():
+            return self._new_events()
+
+    def _new_events(self) -> list[Event]:
         wanted = self._long_texts
         entries = self._entries()
         if not entries:
@@ -71,8 +75,7 @@ class TreeReader:
                     texts[hash] = self._store.text(hash)
                 return texts[hash]
 
-            with gc_disabled():
-                events = events_of(entries, text_of, reporting)
+            events = events_of(entries, text_of, reporting)
             if not self._read and self._with_source and isinstance(events[0], TreeForked):
                 events[:0] = self._inherited(events[0])
         for number, event in enumerate(events, self.count + 1):
@@ -80,21 +83,20 @@ class TreeReader:
         self.count += len(events)
         self._read = entries[-1].seq
         self.numbers |= {entry.node: entry.number for entry in entries}
+        self.has_asked = self.has_asked or any(entry.question is not None for entry in entries)
         return events
 
     def _entries(self) -> list[Entry]:
         if self._around is None:
             return self._store.entries(self._tree, after=self._read)
-        assert is_shared(self._store)  # only there a call is read apart from its tree
         return self._store.entries_around(self._around, leaving_out=INWARD)
 
     def _texts(self, entries: list[Entry]) -> dict[str, str]:
         """Return the long texts of *entries*, as far as one question to the store has them."""
-        if not self._read and self._around is None:
-            return self._store.texts(self._tree)
-        if not is_shared(self._store):
-            return {}
+        is_whole = not self._read and self._around is None
         referring = [one for one in entries if QUOTED_TAG in one.body]
+        if is_whole and referring:
+            return self._store.texts(self._tree)
         hashes = {hash for one in referring for hash in hashes_in(one)}
         return self._store.texts(self._tree, hashes=hashes) if hashes else {}
 

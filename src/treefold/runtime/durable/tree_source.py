@@ -2,7 +2,8 @@
 
 import itertools
 import threading
-from typing import Protocol
+import time
+from typing import ClassVar, Protocol
 
 from treefold.core.fact import Fact
 from treefold.runtime.trees.tree import Recorder, Tree
@@ -17,7 +18,13 @@ class NewTree(Fact, frozen=True):
 
 
 class TreeSource(Protocol):
-    """Gives ids to trees and calls, from any thread."""
+    """Gives ids to trees and calls, from any thread.
+
+    Attributes:
+        is_alone: whether no other process makes top-level calls, which may have the same keys.
+    """
+
+    is_alone: ClassVar[bool]
 
     def new_tree(self) -> NewTree:
         """Return the id of a new tree."""
@@ -31,12 +38,16 @@ class TreeSource(Protocol):
         """Return the id of a new call in *tree*, higher than those of all calls there."""
         ...
 
+    def now(self) -> float:
+        """Return the time by the clock that the journal goes by."""
+        ...
+
     def journal_of(self, tree: int) -> Recorder | None:
         """Return where the events of a recorded tree are recorded."""
         ...
 
-    def claim(self, new: NewTree) -> bool:
-        """Return whether a new tree got its key; False if another process was quicker.
+    def claim(self, journal: Recorder | None) -> bool:
+        """Return whether a tree has got its key; False if another process was quicker.
 
         Raises:
             StoreError: the store cannot be written.
@@ -46,6 +57,8 @@ class TreeSource(Protocol):
 
 class CountedTrees:
     """Counts ids in memory: this process makes all calls that are recorded in *journal*."""
+
+    is_alone: ClassVar[bool] = True
 
     def __init__(self, journal: Recorder | None = None, *, id: int = 0, number: int = 0) -> None:
         self._journal = journal
@@ -66,8 +79,11 @@ class CountedTrees:
     def new_call(self, tree: Tree) -> int:
         return next(self._ids)
 
+    def now(self) -> float:
+        return time.time()
+
     def journal_of(self, tree: int) -> Recorder | None:
         return self._journal
 
-    def claim(self, new: NewTree) -> bool:
+    def claim(self, journal: Recorder | None) -> bool:
         return True

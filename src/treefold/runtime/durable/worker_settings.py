@@ -80,7 +80,7 @@ class WorkerStatus:
         beaten: seconds since the store last answered one.
         appends: how often entries of a tree were written.
         entries: how many entries that were.
-        fenced: how often the store refused, because another worker has adopted the tree.
+        lost: how many trees another worker has adopted while this one ran them.
 
     Example:
         >>> from treefold import WorkerPhase, WorkerStatus
@@ -97,4 +97,4 @@ class WorkerStatus:
     beaten: float = 0.0
     appends: int = 0
     entries: int = 0
-    fenced: int = 0
+    lost: int = 0

@@ -13,13 +13,26 @@ from treefold.core.rate import Rate
 from treefold.runtime.limits.slots import SlotPool
 
 
+class TakenSlots(Protocol):
+    """One slot of each limit that a request falls under."""
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether nobody else can have got them since; a request is not sent without them."""
+        ...
+
+    def give_back(self) -> None:
+        """Let others have them."""
+        ...
+
+
 class Allowances(Protocol):
     """Allows requests; used on event loops, which it never blocks."""
 
     async def take_slots(
         self, limits: Mapping[str, int], on_wait: Callable[[], None]
-    ) -> Callable[[], None]:
-        """Take a slot of each limit, waiting for them; return what gives them back.
+    ) -> TakenSlots:
+        """Take a slot of each limit, waiting for them.
 
         *on_wait* is called on the loop if some are not free.
         """
@@ -50,26 +63,21 @@ class LocalAllowances:
 
     async def take_slots(
         self, limits: Mapping[str, int], on_wait: Callable[[], None]
-    ) -> Callable[[], None]:
+    ) -> TakenSlots:
         with self._lock:
             pools = [self._pools.setdefault(n, SlotPool(size)) for n, size in limits.items()]
-        taken: list[SlotPool] = []
-
-        def give_back() -> None:
-            while taken:
-                taken.pop().put_back()
-
+        taken = SlotsOfPools()
         try:
             # All take them in the same order, and need nothing else once they have them.
             for pool in pools:
                 if not pool.try_take():
                     on_wait()
                     await pool.take()
-                taken.append(pool)
+                taken.pools.append(pool)
         except BaseException:
-            give_back()
+            taken.give_back()
             raise
-        return give_back
+        return taken
 
     async def take_rates(self, rates: Mapping[str, Rate], tokens: int) -> float:
         with self._lock:
@@ -90,6 +98,19 @@ class LocalAllowances:
         if name not in self._buckets:
             self._buckets[name] = _Bucket(rate)
         return self._buckets[name]
+
+
+class SlotsOfPools:
+    """Slots of pools in this process."""
+
+    are_kept = True
+
+    def __init__(self, *pools: SlotPool) -> None:
+        self.pools = list(pools)
+
+    def give_back(self) -> None:
+        while self.pools:
+            self.pools.pop().put_back()
 
 
 class _Bucket:

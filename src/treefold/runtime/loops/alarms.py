@@ -33,9 +33,14 @@ class Alarm:
 
 
 class Alarms:
-    """The alarms of one event loop; to be used on the loop itself."""
+    """The alarms of one event loop; to be used on the loop itself.
 
-    def __init__(self) -> None:
+    Args:
+        now: returns the time by their clock.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self.now = now
         self._waiting: list[tuple[float, int, Alarm]] = []
         self._numbers = itertools.count()
         self._stopped = 0
@@ -58,13 +63,13 @@ class Alarms:
             self._timer = None
         if self._waiting:
             self._set_for = self._waiting[0][0]
-            left = min(max(0.0, self._set_for - time.time()), _LONGEST)
+            left = min(max(0.0, self._set_for - self.now()), _LONGEST)
             self._timer = loop.call_later(left, self._ring, loop)
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
         """Call the functions that are due."""
         self._timer = None
-        now = time.time()
+        now = self.now()
         due: list[Callable[[], object]] = []
         while self._waiting and self._waiting[0][0] <= now:
             _, _, alarm = heapq.heappop(self._waiting)

@@ -21,6 +21,21 @@ T = TypeVar("T")
 _POLL_INTERVAL = 1.0  # seconds between checks that the loop a thread waits for is still open
 
 
+class _Process:
+    """This process, which is looked up in each call; asking the system for its id takes longer."""
+
+    id = os.getpid()
+
+    @classmethod
+    def note_fork(cls) -> None:
+        """Note that this is a forked process."""
+        cls.id = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):  # where there are forks
+    os.register_at_fork(after_in_child=_Process.note_fork)
+
+
 class LoopHandle:
     """An event loop, with methods to run code on it from any thread."""
 
@@ -29,7 +44,7 @@ class LoopHandle:
         self.patience = patience  # seconds after which a cancelled call is cancelled again
         self.call_later = LoopTimers(loop).call_later  # to be used on the loop itself
         self._thread = threading.get_ident()
-        self._process = os.getpid()
+        self._process = _Process.id
 
     def is_current(self) -> bool:
         """Whether code of the loop may run here: the loop runs in this thread, or not at all."""
@@ -40,7 +55,7 @@ class LoopHandle:
 
     def is_forked(self) -> bool:
         """Whether this is a forked process, where the copy of the loop does not run."""
-        return self._process != os.getpid()
+        return self._process != _Process.id
 
     def check_process(self) -> None:
         """Raise UsageError in a forked process, where a wait for the loop would not end."""
@@ -142,7 +157,7 @@ class BackgroundLoop(LoopHandle):
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
-        self._process = os.getpid()
+        self._process = _Process.id
         started: Future[asyncio.AbstractEventLoop] = Future()
         self._stopping = asyncio.Event()
         self._runner = threading.Thread(

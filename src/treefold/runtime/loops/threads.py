@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import contextvars
+import os
 import threading
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, Final, ParamSpec, TypeVar
 
 from treefold.runtime.loops.cancellation import wait_until
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
@@ -32,7 +34,7 @@ async def finish_in_thread(function: Callable[[], None]) -> None:
             wake()
 
     try:
-        threading.Thread(target=work, name="treefold worker", daemon=True).start()
+        _start(work)
     except RuntimeError:
         work()
     try:
@@ -45,9 +47,9 @@ async def finish_in_thread(function: Callable[[], None]) -> None:
 async def in_thread(function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:
     """Run *function* in a thread of its own, with the caller's context variables.
 
-    Each call has its own thread, because synchronous functions that wait for each other would
-    exhaust any pool. Threads are daemons: Python cannot stop one, so the thread of a cancelled call
-    runs to its end, and it must not keep the process alive.
+    Each call has a thread to itself, because synchronous functions that wait for each other would
+    exhaust any pool of a fixed size. Threads are daemons: Python cannot stop one, so the thread of
+    a cancelled call runs to its end, and it must not keep the process alive.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -71,5 +73,45 @@ async def in_thread(function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwar
         else:
             post(done.set_result, value)
 
-    threading.Thread(target=work, name="treefold worker", daemon=True).start()
+    _start(work)
     return await done
+
+
+# Starting a thread takes longer than most functions that run in one, so a thread that has nothing
+# to do waits a moment for the next function.
+
+_PATIENCE: Final = 1.0  # seconds
+_idle: Final[list[SimpleQueue[Callable[[], None]]]] = []  # of each thread that waits
+# A forked process has none of them.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)
+
+
+def _start(work: Callable[[], None]) -> None:
+    """Call *work* in a thread that does nothing else meanwhile.
+
+    Raises:
+        RuntimeError: no thread can be started.
+    """
+    try:
+        given = _idle.pop()
+    except IndexError:
+        given = SimpleQueue[Callable[[], None]]()
+        threading.Thread(target=_work, args=(given,), name="treefold worker", daemon=True).start()
+    given.put(work)
+
+
+def _work(given: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        try:
+            work = given.get(timeout=_PATIENCE)
+        except Empty:
+            try:
+                _idle.remove(given)
+            except ValueError:
+                continue  # it is about to be given work
+            return
+        work()
+        # What the function refers to is not kept alive by a thread that waits.
+        del work
+        _idle.append(given)

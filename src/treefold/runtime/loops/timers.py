@@ -11,22 +11,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from msgspec import Struct
+
 _LENGTHS: Final = 8  # lengths that have a queue; other timers are timers of the loop
 _FEW: Final = 100  # stopped timers that a queue may hold in any case
 
 
-class Timer:
+class Timer(Struct, eq=False, weakref=True):
     """A started timer; its function is None when it was stopped or has ended."""
 
-    __slots__ = ("__weakref__", "_args", "_queue", "function", "when")
-
-    def __init__(
-        self, queue: "_Queue", when: float, function: Callable[..., None], args: tuple[Any, ...]
-    ) -> None:
-        self._queue = queue
-        self.when = when
-        self.function: Callable[..., None] | None = function
-        self._args = args
+    _queue: "_Queue"
+    when: float
+    function: Callable[..., None] | None
+    _args: tuple[Any, ...]
 
     def cancel(self) -> None:
         """Stop it; it refers to nothing any more."""

@@ -56,6 +56,15 @@ class ObservedTree:
         with self._folded(id) as fold:
             return fold[id].conversation.step
 
+    def drives(self) -> list[int]:
+        """Return the topmost nodes of what may have an owner of its own in a shared store."""
+        with self._folded(self.id) as fold:
+            found, nodes = [self.id], [fold[self.id]]
+            for node in nodes:  # the list grows meanwhile
+                nodes += node.children
+                found += [node.id] if node.requested.queue else []
+            return found
+
     @contextmanager
     def _folded(self, id: int) -> Generator[TreeFold]:
         """Read the new events, and give the fold, which has the node with this id."""

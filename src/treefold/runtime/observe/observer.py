@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from treefold.core.address import address
 from treefold.core.budget import Budget
-from treefold.core.call_keys import is_continuation, name_in, of_continuation
+from treefold.core.call_keys import is_continuation, name_in, named, of_continuation
 from treefold.core.commands import (
     AnswerQuestion,
     CancelCall,
@@ -30,8 +30,13 @@ from treefold.core.events import QuestionSettled
 from treefold.core.fact import replace
 from treefold.core.forking import fitting_response
 from treefold.core.frames import INTERRUPTED, Frame
-from treefold.core.question import Question, QuestionKind, asking_node
-from treefold.core.shared_store import is_shared
+from treefold.core.question import (
+    LISTED,
+    Question,
+    QuestionKind,
+    asking_node,
+    unknown_question,
+)
 from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
 from treefold.core.views import NodeView
@@ -45,7 +50,6 @@ from treefold.runtime.trees.watch import Watch
 from treefold.stores.opening import open_store
 
 _UNDER_WAY: Final = (NodeState.Waiting.value, NodeState.Running.value)
-_LISTED: Final = 20  # ids of questions in a message
 _KEPT: Final = 32  # trees that stay in memory, the most recently used ones
 
 
@@ -123,19 +127,45 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
     # Reading
 
-    def trees(self) -> list[TreeRow]:
-        """Return all top-level calls, oldest first; the key of one without a key is empty.
+    def trees(self, *, after: int = 0, open: bool | None = None) -> list[TreeRow]:
+        """Return the top-level calls, oldest first; the key of one without a key is empty.
 
-        A tree that continues another has the key of that.
+        A tree that continues another has the key of that. With *after* only those that came after
+        the tree with this id are read, with *open* only those that have not ended, or have.
         """
         write_trees(self._store)
         names: dict[int, str] = {}  # by tree
         found: list[TreeRow] = []
-        for tree in self._store.trees():
-            is_same = is_continuation(tree.key)
-            names[tree.id] = names.get(tree.source or 0, "") if is_same else name_in(tree.key)
+        for tree in self._store.trees(after=after, open=open):
+            names[tree.id] = self._name_of(tree, names)
             found.append(replace(tree, key=names[tree.id]))
         return found
+
+    def tree(self, id: int) -> TreeRow:
+        """Return the top-level call with this id, as ``trees`` does, without reading the others.
+
+        Raises:
+            UnknownNodeError: there is no such top-level call.
+        """
+        tree = self._next_tree(id - 1)
+        if tree is None or tree.id != id:
+            raise unknown_node(self._given, id)
+        return replace(tree, key=self._name_of(tree, {}))
+
+    def _next_tree(self, after: int) -> TreeRow | None:
+        found = self._store.trees(after=after, limit=1)
+        return found[0] if found else None
+
+    def _name_of(self, tree: TreeRow, known: Mapping[int, str]) -> str:
+        """Return the name in the key of a tree, or of the one that it continues."""
+        while is_continuation(tree.key):
+            if tree.source in known:
+                return known[tree.source]
+            source = self._next_tree(tree.source - 1)
+            if source is None or source.id != tree.source:
+                return ""  # it was deleted
+            tree = source
+        return name_in(tree.key)
 
     def get_view(self, id: int) -> NodeView:
         """Return a snapshot of the node with this id and all below it, as of the journal now.
@@ -153,15 +183,23 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """
         return self._tree_of(id).id
 
+    def find_number(self, number: int | None = None) -> int | None:
+        """Return the id of the top-level call with this number, or without one of the newest."""
+        write_trees(self._store)
+        return self._store.find_number(number)
+
+    def find_key(self, key: str) -> int | None:
+        """Return the id of the top-level call with this key, or of the newest that continues it."""
+        write_trees(self._store)
+        found = self._store.find_key(named(key))
+        return None if found is None else self.newest(found)
+
     def trees_of(self, ids: Collection[int]) -> dict[int, int]:
         """Return the ids of the top-level calls of several nodes, without those that are unknown.
 
         It takes a store with several owners no longer than ``tree_of`` for one of them.
         """
         store = self._store
-        if not is_shared(store):
-            found = {id: self._find(id) for id in ids}
-            return {id: tree for id, tree in found.items() if tree is not None}
         known = store.find_all(ids)
         missing = [id for id in ids if id not in known]
         if missing and write_calls(store, missing):
@@ -214,7 +252,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """
         tree = self._tree_of(id)
         frames = tree.stack(id)
-        if not self._is_interrupted(tree.id):
+        if not self.interrupted(tree.id):
             return frames
         return [
             replace(frame, state=INTERRUPTED) if frame.state in _UNDER_WAY else frame
@@ -226,15 +264,19 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """Whether a process, this one included, drives the journal now."""
         return self._store.is_owned()
 
-    def interrupted(self) -> Mapping[int, float]:
+    def interrupted(self, tree: int | None = None) -> Mapping[int, float]:
         """Return the trees that a process left open when it ended, by their ids.
 
         They are open and not parked, and no process drives them. A tree of a shared store that no
         worker has begun is not one of them: it waits. The values are the times of their last
-        events, in seconds since the epoch.
+        events, in seconds since the epoch. With the id of a *tree* no other is looked at.
         """
         store = self._store
-        if is_shared(store):
+        if tree is not None:
+            row = self._next_tree(tree - 1)
+            is_it = row is not None and row.id == tree and row.open and _is_stopped(row, store)
+            return {tree: row.last or row.started or 0.0} if row is not None and is_it else {}
+        if store.cluster is not None:
             # A worker may die at any time, which no event tells.
             return self._find_interrupted(store)
         if self.is_driven:
@@ -245,14 +287,6 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             found = self._find_interrupted(store)
             self._interrupted = position, found
         return found
-
-    def _is_interrupted(self, tree: int) -> bool:
-        store = self._store
-        if not is_shared(store):
-            return tree in self.interrupted()
-        # The others need not be read for that.
-        rows = store.trees(after=tree - 1, limit=1, open=True)
-        return any(_is_stopped(row, store) for row in rows if row.id == tree)
 
     def _find_interrupted(self, store: Store) -> dict[int, float]:
         return {
@@ -288,11 +322,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         if id not in questions:
             if token and self._is_taken(id, token):
                 return
-            known = [question.id for question in asked or self._store.questions(limit=_LISTED + 1)]
-            raise UnknownQuestionError(
-                f"no question {id!r} waits for an answer (it may have been answered already);"
-                f" open: {_listed(known)}"
-            )
+            known = asked or self._store.questions(limit=LISTED + 1)
+            raise unknown_question(id, [question.id for question in known])
         answer = questions[id].checked(text, args)
         said = text if questions[id].form is None else answer.text
         token = token or _new_id()
@@ -305,12 +336,14 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
     def _is_taken(self, id: str, token: str) -> bool:
         """Whether the answer with this token was posted, or is the one that was taken."""
-        posted = [one for one in self._posted() if isinstance(one, AnswerQuestion)]
-        if any((one.id, one.token) == (id, token) for one in posted):
-            return True
         node = asking_node(id)
         tree = None if node is None else self._find(node)
-        events = () if tree is None else read_events(self._store, tree, long_texts=False)
+        if tree is None:
+            return False
+        posted = [one for one in self._posted(tree) if isinstance(one, AnswerQuestion)]
+        if any((one.id, one.token) == (id, token) for one in posted):
+            return True
+        events = read_events(self._store, tree, long_texts=False)
         settled = [event for event in events if isinstance(event, QuestionSettled)]
         return any(one.id == id and one.answer and one.answer.token == token for one in settled)
 
@@ -370,7 +403,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         tree = self._tree_of(id).id
         id = self.newest(id) if id == tree else id
         # Before the view: a pause that is executed meanwhile is in one of them at least.
-        posted = self._posted()
+        posted = self._posted(self.tree_of(id))
         view = self.get_view(id)
         paused = _paused_in(view, posted, is_short=budget is not None)
         if view.state is NodeState.Success:
@@ -438,7 +471,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
     def _post(self, command: CancelCall | PauseCall | ResumeCall) -> None:
         """Post a command, unless the last one about the same node asks for the same."""
-        earlier = [one for one in self._posted() if getattr(one, "node", None) == command.node]
+        posted = self._posted(self.tree_of(command.node))
+        earlier = [one for one in posted if getattr(one, "node", None) == command.node]
         last = earlier[-1] if earlier else None
         if isinstance(last, PauseCall | ResumeCall) and isinstance(command, PauseCall | ResumeCall):
             is_same = command == replace(last, id=command.id)
@@ -453,16 +487,12 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
     def _send(self, node: int, body: str) -> None:
         """Post a message for the owner of a node."""
-        store = self._store
-        if is_shared(store):
-            store.post_to(node, body)
-        else:
-            store.post(body)
+        self._store.post(body, node=node)
 
-    def _posted(self) -> list[Command]:
-        """Return the commands of all observers that have not been executed yet."""
+    def _posted(self, tree: int) -> list[Command]:
+        """Return the commands for a tree, of all observers, that have not been executed yet."""
         found: list[Command] = []
-        for message in self._store.inbox():
+        for message in self._store.inbox(drives=self._tree_of(tree).drives()):
             with suppress(InvalidValueError):
                 found.append(read_command(message.body))
         return found
@@ -512,13 +542,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
 def _is_stopped(row: TreeRow, store: Store) -> bool:
     """Whether a process left an open tree when it ended."""
-    has_begun = row.started is not None or not is_shared(store)
+    has_begun = row.started is not None or store.cluster is None
     return not row.parked and not row.driven and has_begun
-
-
-def _listed(questions: Sequence[str]) -> str:
-    more = ", ..." if len(questions) > _LISTED else ""
-    return f"{', '.join(questions[:_LISTED])}{more}" if questions else "none"
 
 
 def _named(view: NodeView) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from treefold.core.cluster import Subscription
 from treefold.core.errors import ClosedError, TreefoldError
-from treefold.core.shared_store import Subscription, is_shared
 from treefold.core.store import Store
 
 _INTERVAL: Final = 0.05  # seconds
@@ -90,10 +90,10 @@ class Poll:
 
     def _listen(self) -> Subscription | None:
         """Have a store that can do so say when there is something new."""
-        if not is_shared(self._store):
+        if (cluster := self._store.cluster) is None:
             return None
         try:
-            return self._store.listen(lambda _trees: self._due.set(), broadcasts=True)
+            return cluster.listen(lambda _trees: self._due.set(), broadcasts=True)
         except TreefoldError:
             return None
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -65,10 +64,10 @@ def new_question(
 
 def _deadline_of(node: CallNode) -> float | None:
     """Return when *node*, or a call above it, is stopped; None if none of them has a time limit."""
-    found: list[float | None] = []
+    found, now = list[float | None](), node.tree.now()
     for one in upwards(node):
         own = [account.seconds_left() for account in one.accounts if account.owner is one]
-        found += [one.record.deadline, *(time.time() + left for left in own if left is not None)]
+        found += [one.record.deadline, *(now + left for left in own if left is not None)]
     return min([at for at in found if at is not None], default=None)
 
 

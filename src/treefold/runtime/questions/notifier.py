@@ -43,20 +43,26 @@ class Finder(Protocol):
         ...
 
 
-class Notifier:
-    """Calls a function, or posts to a URL, for each question of one runtime.
+def notifier_for(notify: Notify) -> "Callable[[QuestionBoard, Finder], Notifier]":
+    """Return what makes the notifier of a runtime.
 
     Raises:
-        InvalidValueError: *notify* is neither.
+        InvalidValueError: *notify* is neither a function nor a web address.
     """
+    if isinstance(notify, str):
+        return partial(Notifier, partial(_post, checked_url(notify)))
+    if callable(notify):
+        return partial(Notifier, notify)
+    raise InvalidValueError(f"notify= is a function or an https:// address, not {notify!r}")
 
-    def __init__(self, notify: Notify, board: QuestionBoard, engine: Finder) -> None:
-        if isinstance(notify, str):
-            self._call: Callable[[Notification], object] = partial(_post, checked_url(notify))
-        elif callable(notify):
-            self._call = notify
-        else:
-            raise InvalidValueError(f"notify= is a function or an https:// address, not {notify!r}")
+
+class Notifier:
+    """Calls a function for each question of one runtime; it may return what is to be awaited."""
+
+    def __init__(
+        self, call: Callable[[Notification], object], board: QuestionBoard, engine: Finder
+    ) -> None:
+        self._call = call
         self._board = board
         self._engine = engine
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by the id of the question

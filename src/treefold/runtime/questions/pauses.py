@@ -5,6 +5,7 @@ import contextvars
 from functools import partial
 
 from treefold.core.address import address
+from treefold.core.agent_events import NoticeGiven
 from treefold.core.errors import UsageError
 from treefold.core.fact import replace
 from treefold.core.function import RunContext
@@ -47,11 +48,16 @@ class Pause:
         node.add_end_callback(self.lift)
 
     def ask(self, reason: str, command: str = "") -> None:
-        """Ask a person whether to resume or to cancel, unless that is asked already.
+        """Ask a person whether to resume or to cancel; a notice says so if that is asked already.
 
         *command* is the id of the command to do so, if another process gave one.
         """
         if self._question is not None:
+            # One resume ends it, whoever has paused it: the others are to see that in the tree.
+            text = f"it was paused once more: {reason}"
+            # A command may be executed twice.
+            if text not in self.node.record.notices:
+                self.node.tree.publish(NoticeGiven(self.node.id, text))
             return
         self.reason = f"{reason}; {_WHAT_RESUME_DOES}"
         node, choices = self.node, (RESUME, CANCEL)

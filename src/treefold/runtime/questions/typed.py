@@ -30,7 +30,7 @@ class Terms:
         """Whether there is an answer for the case that no person gives one."""
         return self.default is not NO_DEFAULT
 
-    def added_to(self, question: Question, default: str | None) -> Question:
+    def added_to(self, question: Question, default: str | None, now: float) -> Question:
         """Return *question* with these terms; *default* is the default as text."""
         if not isinstance(self.to, str) or not all(isinstance(who, str) for who in self.escalate):
             raise InvalidValueError(
@@ -38,10 +38,10 @@ class Terms:
                 f" {self.to!r} and {self.escalate!r}"
             )
         later = [
-            Escalation(moment_of(when, f"when {who} is asked"), who)
+            Escalation(moment_of(when, f"when {who} is asked", now), who)
             for who, when in self.escalate.items()
         ]
-        expires = None if self.expires is None else moment_of(self.expires, "the expiry")
+        expires = None if self.expires is None else moment_of(self.expires, "the expiry", now)
         return replace(
             question,
             default=default,
@@ -73,7 +73,7 @@ async def ask_text(node: CallNode, text: str, choices: Sequence[str], terms: Ter
         )
     question = new_question(node, QuestionKind.Human, text, choices)
     default = question.checked(terms.default).text if terms.has_default else None
-    answer = await put(node, terms.added_to(question, default))
+    answer = await put(node, terms.added_to(question, default, node.tree.now()))
     return terms.expired(text) if answer.expired else answer.text
 
 
@@ -87,7 +87,7 @@ async def ask_for(node: CallNode, annotation: Any, text: str, terms: Terms) -> A
     kind = AnswerType[Any](annotation)
     default = kind.write(terms.default) if terms.has_default else None
     question = new_question(node, QuestionKind.Human, text, kind.choices)
-    question = terms.added_to(replace(question, form=kind.form), default)
+    question = terms.added_to(replace(question, form=kind.form), default, node.tree.now())
     asked = question
     while True:
         answer = await put(node, asked, kind.read)

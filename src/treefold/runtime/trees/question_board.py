@@ -18,7 +18,13 @@ from treefold.core.events import (
     QuestionSettled,
 )
 from treefold.core.fact import Fact, replace
-from treefold.core.question import Answer, Question, QuestionKey, QuestionKind
+from treefold.core.question import (
+    Answer,
+    Question,
+    QuestionKey,
+    QuestionKind,
+    unknown_question,
+)
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.trees.question_timers import QuestionTimers
 from treefold.runtime.trees.run_log import log_question, questions_command
@@ -60,6 +66,9 @@ class QuestionBoard:
 
     Args:
         asked: is called with each new question; a replay answers it.
+        expire: lets a question expire, unless a person has answered it elsewhere; it may call
+            ``expire``, which is the default.
+        now: returns the time by the clock of the journal.
 
     Attributes:
         is_read: whether the program reads the questions, and so answers them itself.
@@ -68,14 +77,20 @@ class QuestionBoard:
         telling: the ids of questions of which people are just being told.
     """
 
-    def __init__(self, asked: Callable[[Question], None] | None = None) -> None:
+    def __init__(
+        self,
+        asked: Callable[[Question], None] | None = None,
+        *,
+        expire: Callable[[Question], None] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._asked = asked
         self.is_read = asked is not None
         self._unread: list[tuple[Tree, Question]] = []  # which are logged a moment later
         self._open: dict[str, OpenQuestion] = {}
         self._old: dict[int, list[Question]] = {}  # of earlier processes, by node
         self._shown = 0  # how many questions were opened that are not in a journal
-        self.timers = QuestionTimers(self)
+        self.timers = QuestionTimers(self, expire or self._expire_here, now)
         self.tell: Callable[[Question], None] | None = None
         self.telling: Container[str] = ()
         self.outage: asyncio.Future[None] | None = None  # done when the journal can be written
@@ -128,7 +143,7 @@ class QuestionBoard:
         self._open[question.id] = OpenQuestion(question, tree.publish, loop_handle, settle, check)
         if question is not old:
             try:
-                tree.publish(QuestionAsked(node_id, time.time(), question))
+                tree.publish(QuestionAsked(node_id, tree.now(), question))
             except (TooLargeError, InvalidValueError):
                 del self._open[question.id]
                 raise
@@ -167,10 +182,13 @@ class QuestionBoard:
     ) -> None:
         """Replace an open question, and publish what has happened to it."""
         waiting = self._open[question.id]
-        waiting.publish(event(question.node_id, time.time(), question))
+        waiting.publish(event(question.node_id, self.timers.alarms.now(), question))
         self._open[question.id] = replace(waiting, question=question)
         if waiting.question in (old := self._old.get(question.node_id, [])):
             old[old.index(waiting.question)] = question
+
+    def _expire_here(self, question: Question) -> None:
+        self.expire(question.id)
 
     def expire(self, id: str) -> None:
         """Settle a question that no person has answered in time; runs on its loop.
@@ -228,7 +246,7 @@ class QuestionBoard:
             key=QuestionKey.Journal,
         )
         self._put(question, tree.show, loop_handle, settle)
-        tree.show(QuestionAsked(node_id, time.time(), question))
+        tree.show(QuestionAsked(node_id, tree.now(), question))
         return question
 
     def find(self, id: str) -> Question | None:
@@ -272,7 +290,7 @@ class QuestionBoard:
         waiting = self._open.get(id)
         if waiting is not None:
             node_id = waiting.question.node_id
-            waiting.publish(QuestionSettled(node_id, time.time(), id, answer))
+            waiting.publish(QuestionSettled(node_id, self.timers.alarms.now(), id, answer))
             self._forget(id)
             if (old := self._old.get(node_id)) and waiting.question in old:
                 # Otherwise the next question with the same key would reuse it.
@@ -300,8 +318,4 @@ class QuestionBoard:
         return waiting
 
     def _unknown(self, id: str) -> UnknownQuestionError:
-        known = ", ".join(question.id for question in self.questions()) or "none"
-        return UnknownQuestionError(
-            f"no question {id!r} waits for an answer (it may have been answered already);"
-            f" open: {known}"
-        )
+        return unknown_question(id, [question.id for question in self.questions()])

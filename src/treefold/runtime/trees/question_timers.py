@@ -1,9 +1,8 @@
 """Expires and escalates questions, and ends sleeps, at the times that are in the journal.
 
-The process that runs the call that asks keeps its times; for a parked tree, see ``Recovery``.
+The process that runs the call that asks keeps its times; for a parked tree, see ``Driver``.
 """
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
@@ -30,16 +29,20 @@ class Board(Protocol):
 class QuestionTimers:
     """The times of the open questions of one runtime; used on its loop.
 
+    Args:
+        expire: lets a question expire, unless a person has answered it, perhaps elsewhere.
+        now: returns the time by the clock of the journal.
+
     Attributes:
-        alarms: call functions at times of the clock on the wall.
-        on_expiry: asks the store to let a question expire, unless it has been answered; None: it
-            expires at once.
+        alarms: call functions at such times.
     """
 
-    def __init__(self, board: Board) -> None:
+    def __init__(
+        self, board: Board, expire: Callable[[Question], None], now: Callable[[], float]
+    ) -> None:
         self._board = board
-        self.alarms = Alarms()
-        self.on_expiry: Callable[[Question], None] | None = None
+        self._expire = expire
+        self.alarms = Alarms(now)
         self._set_alarms: dict[str, Alarm] = {}  # by the id of the question
 
     def watch(self, question: Question, loop_handle: LoopHandle) -> None:
@@ -59,12 +62,13 @@ class QuestionTimers:
     def _note_due(self, id: str, loop_handle: LoopHandle) -> None:
         if (question := self._board.find(id)) is None:
             return
-        now = time.time()
+        now = self.alarms.now()
         if question.expires is not None and question.expires <= now:
-            if self.on_expiry is None or not question.asks_people:
+            if not question.asks_people:
                 self._board.expire(id)
-            else:
-                self.on_expiry(question)
+                return
+            self._expire(question)
+            if self._board.find(id) is not None:
                 self._set(id, now + _AGAIN, loop_handle)
             return
         if question.escalations and question.escalations[0].at <= now:

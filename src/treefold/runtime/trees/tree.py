@@ -1,6 +1,7 @@
 """A tree: the records of one top-level call and all below it, and what its nodes share."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
@@ -66,6 +67,14 @@ class Recorder(Protocol):
         """Wait until all events so far are durable; *node* asks for help if they cannot be."""
         ...
 
+    async def confirmed(self) -> None:
+        """Wait until no other process can have taken over what this records.
+
+        Raises:
+            FencedError: one has.
+        """
+        ...
+
     def suspend(self) -> None:
         """Stop writing: the next driver resumes the calls that are open."""
         ...
@@ -94,16 +103,24 @@ class Tree:  # noqa: PLR0904 - records, views, those who wait, and bags, under o
         "journal",
         "kept",
         "last_death",
+        "now",
         "number",
         "paused",
     )
 
     def __init__(
-        self, id: int, number: int, *, kept: bool, journal: Recorder | None = None
+        self,
+        id: int,
+        number: int,
+        *,
+        kept: bool,
+        journal: Recorder | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.id = id  # that of its top-level node
         self.number = number
         self.journal = journal
+        self.now = now  # the time by the clock of the journal: what it records is compared with it
         self.kept = kept  # until it is deleted; otherwise only while it runs
         self.deps: Dependencies | None = None  # what calls have as ``ctx.deps``
         self.last_death: ProcessDied | None = None  # if there was no progress since

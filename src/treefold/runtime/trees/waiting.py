@@ -4,9 +4,14 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
+
+from treefold.core.errors import FencedError, StoreDamagedError, StoreError
 
 T = TypeVar("T")
+
+_PATIENCE: Final = 30.0  # seconds; a server that is restarted, or replaced, is back by then
+_RETRY: Final = 1.0  # seconds
 
 
 class ChangeSource(Protocol):
@@ -77,23 +82,38 @@ def wait_for(
     Raises:
         TimeoutError: it did not within *timeout* seconds.
         BlockingCallError: this thread runs the loop that has to do the work.
+        StoreError: the journal could not be read for long.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
-    woken = threading.Event()
-    while (found := find()) is None:
-        source.on_next_event(woken.set)
+    woken, patience = threading.Event(), _Patience()
+
+    def block(seconds: float | None = None) -> bool:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            raise _nothing_happened(node, timeout)
+        limits = [one for one in (left, seconds) if one is not None]
+        return blocking.wait(woken, min(limits, default=None))
+
+    while True:
         try:
-            # It may have happened before the callback was added.
             if (found := find()) is not None:
                 return found
+            source.on_next_event(woken.set)
+            try:
+                # It may have happened before the callback was added.
+                if (found := find()) is not None:
+                    return found
+                patience.note_success()
+                blocking.refuse_blocking(what, instead)
+                if not block():
+                    raise _nothing_happened(node, timeout)
+            finally:
+                source.forget(woken.set)
+        except StoreError as error:
+            patience.note_failure(error)
             blocking.refuse_blocking(what, instead)
-            left = None if deadline is None else deadline - time.monotonic()
-            if not blocking.wait(woken, left):
-                raise _nothing_happened(node, timeout)
-        finally:
-            source.forget(woken.set)
+            block(_RETRY)
         woken.clear()
-    return found
 
 
 async def await_next(
@@ -107,28 +127,55 @@ async def await_next(
 
     Raises:
         TimeoutError: it did not within that many *seconds*.
+        StoreError: the journal could not be read for long.
     """
     import asyncio  # noqa: PLC0415 - slow, and commands that read one view do not need it
 
     from treefold.runtime.loops.loop_handle import threadsafe_resolver  # noqa: PLC0415 - imports asyncio
 
-    loop = asyncio.get_running_loop()
+    loop, patience = asyncio.get_running_loop(), _Patience()
     try:
         async with asyncio.timeout(seconds):
-            while (found := await find()) is None:
+            while True:
                 changed = loop.create_future()
                 wake = threadsafe_resolver(changed)
-                source.on_next_event(wake)
                 try:
-                    # It may have happened before the callback was added.
                     if (found := await find()) is not None:
                         return found
-                    await changed
-                finally:
-                    source.forget(wake)
+                    source.on_next_event(wake)
+                    try:
+                        # It may have happened before the callback was added.
+                        if (found := await find()) is not None:
+                            return found
+                        patience.note_success()
+                        await changed
+                    finally:
+                        source.forget(wake)
+                except StoreError as error:
+                    patience.note_failure(error)
+                    await asyncio.sleep(_RETRY)
     except TimeoutError:
         raise _nothing_happened(node, seconds) from None
-    return found
+
+
+class _Patience:
+    """Reads again what could not be read, for a while: the server may be about to come back."""
+
+    def __init__(self) -> None:
+        self._failing_since: float | None = None
+
+    def note_success(self) -> None:
+        """Note that it could be read."""
+        self._failing_since = None
+
+    def note_failure(self, error: StoreError) -> None:
+        """Raise *error* unless it may be read soon."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        is_final = isinstance(error, StoreDamagedError | FencedError)
+        if is_final or now - self._failing_since >= _PATIENCE:
+            raise error
 
 
 def _nothing_happened(node: int, seconds: float | None) -> TimeoutError:

@@ -13,8 +13,9 @@ from typing import Any, Final
 from treefold.core.errors import FencedError, UsageError
 from treefold.core.fact import replace
 from treefold.core.function import DEFAULT_QUEUE
-from treefold.core.shared_store import Batch, Ticket
-from treefold.core.store import Entry
+from treefold.core.question import QuestionKind
+from treefold.core.store import Batch, Entry
+from treefold.core.work_engine import Ticket
 from treefold.stores.checksums import of_call, of_event, of_pending, of_start, of_state, of_text
 from treefold.stores.errors import fenced_error, missing_call_error
 from treefold.stores.node_status import NodeStatus
@@ -25,8 +26,9 @@ from treefold.stores.rows import dump_question
 
 _APPEND: Final = """
     SELECT trees, bases FROM append(
-        %s::bigint, %s::bigint[], %s::bigint[], %s::json, %s::json, %s::json, %s::json, %s::json,
-        %s::json, %s::json, %s::json, %s::bytea, %s::bigint[], %s::json, %s::json
+        %s::bigint, %s::bigint[], %s::bigint[], %s::json, %s::json, %s::json, %s::json,
+        %s::bigint[], %s::json, %s::json, %s::json, %s::json, %s::bytea, %s::bigint[], %s::json,
+        %s::json
     )
 """
 _MANY: Final = 200  # batches in one call
@@ -192,6 +194,7 @@ class _Call:
         self._changes: dict[int, NodeStatus] = {}
         self._sources: set[int] = set()
         self._closed: set[int] = set()
+        self._reopened: set[int] = set()
         self._settled: dict[str, None] = {}
         self._asked: dict[str, dict[str, Any]] = {}
 
@@ -206,6 +209,7 @@ class _Call:
             self._add_entry(entry, own)
             progress = progress or (entry.state is not None and entry.state.final)
         self.ends.append((tree, self._places[tree]))
+        self._reopened.update(batch.reopened)
         self._tickets += [
             {"tree": tree, **_ticket(ticket)} for ticket in batch.tickets if ticket.node in remote
         ]
@@ -277,6 +281,7 @@ class _Call:
                 "tree": entry.tree,
                 "place": row["place"],
                 "asks": question.asks_people,
+                "in_doubt": question.kind is QuestionKind.InDoubt,
                 "due": question.due,
                 "crc": of_pending(
                     question.id, entry.node, entry.tree, question.due, asks=question.asks_people
@@ -316,6 +321,7 @@ class _Call:
             _rows(self._batches),
             _rows(others),
             _rows(self._tickets),
+            _array(self._reopened),
             compact(self._events),
             _rows(list(map(self._node_row, self._calls))),
             _rows([
@@ -365,11 +371,12 @@ def _is_new(batch: Batch) -> bool:
 
 
 def _without(batch: Batch, count: int) -> Batch:
-    """Return *batch* without its first *count* entries, and the tickets of their calls."""
-    entries = batch.entries[count:]
+    """Return *batch* without its first *count* entries, and what concerns their calls."""
+    entries, written = batch.entries[count:], batch.written + count
     called = {entry.node for entry in entries if entry.call is not None}
     tickets = [ticket for ticket in batch.tickets if ticket.node in called]
-    return replace(batch, entries=entries, tickets=tickets, written=batch.written + count)
+    reopened = set(batch.reopened).intersection(entry.node for entry in entries)
+    return replace(batch, entries=entries, tickets=tickets, reopened=reopened, written=written)
 
 
 def _portions(batches: Sequence[Batch], wanted: Sequence[int]) -> Iterator[list[int]]:

@@ -43,9 +43,11 @@ class Connection(psycopg.Connection[TupleRow]):
 
     Attributes:
         silence: how many seconds may pass without a byte from the server; None for any time.
+        used: when it was last returned to a pool, in the time of ``time.monotonic``.
     """
 
     silence: float | None = None
+    used: float = 0.0
     _lock_timeout: float = LOCK_TIMEOUT
 
     # psycopg calls this for whatever it waits for.

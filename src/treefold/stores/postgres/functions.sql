@@ -4,19 +4,59 @@
 -- They run with the rights of the owner of the tables and a fixed search path; roles.py says who may
 -- call which. Errors that the client tells apart have a code that begins with TF.
 
--- What is owed: wanted, due, and without a living owner; also for people and autoscalers.
-CREATE OR REPLACE VIEW owed AS
-SELECT drives.node, drives.tree, drives.queue, drives.priority, drives.wake_at,
-    greatest(drives.wanted, drives.wake_at, workers.seen + workers.lease) AS since
-FROM drives LEFT JOIN workers ON workers.id = drives.owner
-WHERE drives.wanted IS NOT NULL
-    -- An index is used for this time, and is not for that of the clock, which goes on meanwhile.
-    AND greatest(drives.wanted, drives.wake_at) <= statement_timestamp()
-    AND (
-        workers.id IS NULL
-        -- Just after a start of the server nobody could have sent a heartbeat.
-        OR greatest(workers.seen, pg_postmaster_start_time()) + workers.lease <= clock_timestamp()
-    );
+-- Whether a worker is alive. What another server has seen says nothing as long as this one, which was
+-- started, or has taken its place, has got no heartbeat: nobody could have sent one.
+CREATE OR REPLACE FUNCTION lives(one workers) RETURNS boolean
+LANGUAGE sql AS $$
+    SELECT one.server <> pg_postmaster_start_time() OR one.seen + one.lease > clock_timestamp()
+$$;
+
+-- A worker leaves only when nothing that gives it a drive is under way: a drive whose owner has left
+-- would never be owed.
+CREATE OR REPLACE FUNCTION presence_of(worker bigint) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT hashtextextended(current_schema() || ' worker ' || worker, 0)
+$$;
+
+CREATE OR REPLACE FUNCTION is_alive(worker bigint) RETURNS boolean
+LANGUAGE sql AS $$
+    SELECT EXISTS (SELECT 1 FROM workers WHERE id = worker AND lives(workers))
+$$;
+
+-- Whether a worker may act on the death of others. If the clock was set forward since its last
+-- heartbeat, they may only seem to be dead: its next one corrects their leases.
+CREATE OR REPLACE FUNCTION may_judge(worker bigint) RETURNS boolean
+LANGUAGE sql AS $$
+    SELECT EXISTS (
+        SELECT 1 FROM workers WHERE id = worker AND (
+            server <> pg_postmaster_start_time() OR seen + lease / 2 > clock_timestamp()
+        )
+    )
+$$;
+
+-- What is owed: wanted, due, and without a living owner; also for people and autoscalers. Who may read
+-- it need not be allowed to call functions. What living workers have is not read; the two parts are
+-- views, so that each can be read in the order of an index.
+CREATE OR REPLACE VIEW unowned AS
+SELECT node, tree, queue, priority, wake_at, greatest(wanted, wake_at) AS since,
+    coalesce(wake_at, '-infinity') AS due, wanted
+FROM drives
+-- An index is used for this time, and is not for that of the clock, which goes on meanwhile.
+WHERE owner IS NULL AND wanted IS NOT NULL
+    AND coalesce(wake_at, '-infinity') <= statement_timestamp();
+
+CREATE OR REPLACE VIEW orphaned AS
+SELECT node, tree, queue, priority, wake_at,
+    greatest(wanted, wake_at, workers.seen + workers.lease) AS since,
+    coalesce(wake_at, '-infinity') AS due, wanted
+FROM workers CROSS JOIN LATERAL (
+    SELECT * FROM drives WHERE drives.owner = workers.id AND wanted IS NOT NULL OFFSET 0
+) AS drives
+WHERE coalesce(wake_at, '-infinity') <= statement_timestamp()
+    AND workers.server = pg_postmaster_start_time()
+    AND workers.seen + workers.lease <= clock_timestamp();
+
+CREATE OR REPLACE VIEW owed AS SELECT * FROM unowned UNION ALL SELECT * FROM orphaned;
 
 -- For autoscalers: what waits for a worker in each queue, what living workers have (what only
 -- waits included), and for how many seconds the first has waited.
@@ -31,14 +71,12 @@ FROM (
 ) AS either
 GROUP BY queue;
 
-CREATE OR REPLACE FUNCTION is_alive(worker bigint) RETURNS boolean
-LANGUAGE sql STABLE AS $$
-    SELECT EXISTS (
-        SELECT 1 FROM workers
-        WHERE id = worker
-            AND greatest(seen, pg_postmaster_start_time()) + lease > clock_timestamp()
-    )
-$$;
+-- The messages as they were posted. One that is damaged stays in the table, for people to look at,
+-- and counts for nothing else: no worker could execute it, so it would keep its drive wanted for
+-- ever, and its question closed.
+CREATE OR REPLACE VIEW whole_messages AS
+SELECT * FROM inbox
+WHERE hash = sha256(convert_to(concat(drive, ' ', question, ' ', body), 'UTF8'));
 
 -- Whether a call of the drive has not ended.
 CREATE OR REPLACE FUNCTION is_open(one drives) RETURNS boolean
@@ -50,7 +88,8 @@ $$;
 
 CREATE OR REPLACE FUNCTION has_messages(one drives) RETURNS boolean
 LANGUAGE sql STABLE AS $$
-    SELECT EXISTS (SELECT 1 FROM inbox WHERE inbox.drive = one.node)
+    -- With OFFSET 0 it is looked up by its index, and not joined with all messages.
+    SELECT EXISTS (SELECT 1 FROM whole_messages AS message WHERE message.drive = one.node OFFSET 0)
 $$;
 
 -- Want the drive that a remote call was made in, now that the call is over: it may have been parked
@@ -68,12 +107,15 @@ LANGUAGE sql AS $$
         AND is_open(drives)
 $$;
 
--- The drive of a node; ids that a fork shares belong to the fork.
+-- The drive of a node; ids that a fork shares belong to the fork, and follow its own.
 CREATE OR REPLACE FUNCTION drive_of(wanted bigint) RETURNS bigint
 LANGUAGE sql STABLE AS $$
     SELECT drive FROM nodes WHERE id = wanted
     UNION ALL
-    SELECT id FROM nodes WHERE source > 0 AND wanted > id AND wanted <= id + inherited
+    SELECT id FROM (
+        SELECT id, inherited FROM nodes WHERE source > 0 AND id < wanted ORDER BY id DESC LIMIT 1
+    ) AS fork
+    WHERE wanted <= id + inherited
     LIMIT 1
 $$;
 
@@ -85,9 +127,13 @@ $$;
 --             whether a call ends, which is what counts as progress here
 --   others    trees whose own drive is not among the batches, and how far they advance
 --   tickets   calls that become drives of their own
+--   reopened  calls with drives of their own that had ended, and are to be run once more
 --   events    with places counted from 1 within this call, for each tree
 --   texts     hash, and where the text is in the blob
 -- Returns the place that each tree had reached before.
+--
+-- This, adopt and release find rows by their keys, however few rows there are, or seem to be: the
+-- server keeps their plans, and takes any JSON for a hundred rows.
 CREATE OR REPLACE FUNCTION append(
     worker bigint,
     locks bigint[],
@@ -96,6 +142,7 @@ CREATE OR REPLACE FUNCTION append(
     batches json,
     others json,
     tickets json,
+    reopened bigint[],
     new_events json,
     calls json,
     changes json,
@@ -107,7 +154,8 @@ CREATE OR REPLACE FUNCTION append(
     OUT trees bigint[],
     OUT bases bigint[]
 )
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     touched bigint;
@@ -120,13 +168,24 @@ BEGIN
             RAISE EXCEPTION 'the source of a fork is missing' USING ERRCODE = 'TF003';
         END IF;
     END IF;
+    IF reopened IS NOT NULL THEN
+        -- Before the drive of the caller is locked. Who has run the call may not have released it yet,
+        -- and must not park it then.
+        UPDATE drives
+        SET epoch = epoch + (owner IS NOT NULL)::integer, owner = NULL,
+            wanted = clock_timestamp(), wake_at = NULL
+        WHERE node = ANY (reopened);
+    END IF;
     IF locks IS NOT NULL THEN
         -- Two workers that write to the same trees lock them in the same order.
         PERFORM 1 FROM drives WHERE node = ANY (locks) ORDER BY node FOR NO KEY UPDATE;
     END IF;
     IF created IS NOT NULL THEN
+        PERFORM pg_advisory_xact_lock_shared(presence_of(worker));
         INSERT INTO drives (node, tree, epoch, written, last, owner, wanted, wake_at, queue, priority)
-        SELECT node, node, CASE WHEN owner IS NULL THEN 0 ELSE 1 END, count, advance, owner,
+        SELECT node, node, CASE WHEN owner IS NULL THEN 0 ELSE 1 END, count, advance,
+            -- A worker that was forgotten meanwhile owns nothing: nobody would notice its death.
+            (SELECT workers.id FROM workers WHERE workers.id = new.owner),
             CASE WHEN wanted THEN clock_timestamp() END, to_timestamp(not_before), queue, priority
         FROM json_to_recordset(created) AS new (
             node bigint, count bigint, advance bigint, owner bigint, wanted boolean,
@@ -220,12 +279,12 @@ BEGIN
         -- One that is asked again is listed last.
         DELETE FROM questions
         WHERE id IN (SELECT new.id FROM json_to_recordset(asked) AS new (id text));
-        INSERT INTO questions (id, node, tree, place, asks, due, crc)
-        SELECT id, node, tree, coalesce(bases[array_position(trees, tree)], 0) + place, asks, due,
-            crc
+        INSERT INTO questions (id, node, tree, place, asks, in_doubt, due, crc)
+        SELECT id, node, tree, coalesce(bases[array_position(trees, tree)], 0) + place, asks,
+            in_doubt, due, crc
         FROM json_to_recordset(asked) AS new (
-            id text, node bigint, tree bigint, place bigint, asks boolean, due double precision,
-            crc bigint
+            id text, node bigint, tree bigint, place bigint, asks boolean, in_doubt boolean,
+            due double precision, crc bigint
         );
     END IF;
 END
@@ -250,6 +309,23 @@ $$;
 
 -- Workers
 
+-- Have the leases last as long as they were meant to, after the clock was set forward by so much, or
+-- back, or the server was started again, or another one has taken its place, which may lack what was
+-- written last. One process at a time does so, because it waits for the heartbeats of all.
+CREATE OR REPLACE FUNCTION correct_leases(jump interval) RETURNS void
+LANGUAGE sql AS $$
+    UPDATE workers SET server = pg_postmaster_start_time(), lost = lost + 1, seen = CASE
+        WHEN server = pg_postmaster_start_time() THEN least(seen + jump, clock_timestamp())
+        ELSE clock_timestamp()
+    END
+    WHERE server <> pg_postmaster_start_time() OR seen > clock_timestamp() OR jump > '0'
+$$;
+
+CREATE OR REPLACE FUNCTION one_corrects() RETURNS void
+LANGUAGE sql AS $$
+    SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' workers', 0))
+$$;
+
 CREATE OR REPLACE FUNCTION join_workers(
     its_name text, its_host text, its_process bigint, its_functions json, its_queues json,
     its_lease double precision
@@ -258,14 +334,12 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     joined bigint;
 BEGIN
-    -- Workers that died long ago, and whose drives have others adopted.
-    DELETE FROM workers
-    WHERE seen + greatest(10 * lease, interval '1 hour') < clock_timestamp()
-        AND NOT EXISTS (SELECT 1 FROM drives WHERE drives.owner = workers.id);
-    INSERT INTO workers (name, host, process, functions, queues, lease, seen)
+    PERFORM one_corrects();
+    PERFORM correct_leases('0');
+    INSERT INTO workers (name, host, process, functions, queues, lease, seen, server)
     VALUES (
         its_name, its_host, its_process, its_functions, its_queues,
-        make_interval(secs => its_lease), clock_timestamp()
+        make_interval(secs => its_lease), clock_timestamp(), pg_postmaster_start_time()
     )
     RETURNING id INTO joined;
     RETURN joined;
@@ -273,29 +347,65 @@ END
 $$;
 
 -- A worker that counted as dead lives again, without the drives that others have adopted. Returns
--- nothing if it was forgotten. It says how many drives it thinks it owns: only if that is wrong are
--- they listed.
+-- nothing if it was forgotten. It says how many seconds have passed, by a clock that nobody sets, since
+-- its last heartbeat; and how often it may have lost drives, as far as it knows: only if that is wrong
+-- are those listed that it owns.
 CREATE OR REPLACE FUNCTION beat(
-    worker bigint, its_load json, known bigint,
-    OUT draining boolean, OUT messages bigint[], OUT owned bigint[]
+    worker bigint, its_load json, passed double precision, known bigint,
+    OUT draining boolean, OUT at double precision, OUT losses bigint, OUT messages bigint[],
+    OUT nodes bigint[], OUT epochs integer[]
 ) RETURNS SETOF record
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    own workers;
+    jump interval;
+    corrects boolean := false;
 BEGIN
-    UPDATE workers SET seen = clock_timestamp(), load = its_load WHERE id = worker
-    RETURNING drain INTO draining;
+    LOOP
+        SELECT * INTO own FROM workers WHERE id = worker;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+        jump := clock_timestamp() - own.seen - make_interval(secs => passed);
+        -- A heartbeat may be late by less.
+        EXIT WHEN own.server = pg_postmaster_start_time()
+            AND jump BETWEEN -own.lease / 2 AND own.lease / 2;
+        IF corrects THEN
+            PERFORM correct_leases(greatest(jump, '0'));
+            EXIT;
+        END IF;
+        PERFORM one_corrects();
+        corrects := true;
+    END LOOP;
+    -- This waits for those who are adopting something of it.
+    PERFORM 1 FROM workers WHERE id = worker FOR NO KEY UPDATE;
+    UPDATE workers
+    SET seen = clock_timestamp(), load = its_load, lost = lost + (NOT lives(workers))::integer
+    WHERE id = worker
+    RETURNING drain, extract(epoch FROM seen), lost INTO draining, at, losses;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT array_agg(DISTINCT inbox.drive) INTO messages
-    FROM inbox JOIN drives ON drives.node = inbox.drive WHERE drives.owner = worker;
-    SELECT array_agg(node) INTO owned FROM drives WHERE owner = worker;
-    IF coalesce(cardinality(owned), 0) = known THEN
-        owned := NULL;
-    ELSE
-        owned := coalesce(owned, '{}');
+    SELECT array_agg(DISTINCT message.drive) INTO messages
+    FROM whole_messages AS message JOIN drives ON drives.node = message.drive
+    WHERE drives.owner = worker;
+    -- A server that has taken the place of another one may lack what was written last.
+    IF losses <> known OR own.server <> pg_postmaster_start_time() THEN
+        SELECT coalesce(array_agg(node), '{}'), coalesce(array_agg(epoch), '{}') INTO nodes, epochs
+        FROM drives WHERE owner = worker;
     END IF;
     RETURN NEXT;
 END
+$$;
+
+-- Forget the workers that died long ago, and whose drives have others adopted. Who asks for it has been
+-- a worker for a lease: so each living one has sent a heartbeat meanwhile, and leases are correct.
+CREATE OR REPLACE FUNCTION forget_workers() RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    DELETE FROM workers
+    WHERE seen + greatest(10 * lease, interval '1 hour') < clock_timestamp()
+        AND NOT EXISTS (SELECT 1 FROM drives WHERE drives.owner = workers.id);
+    DELETE FROM slots WHERE NOT EXISTS (SELECT 1 FROM workers WHERE workers.id = slots.worker)
 $$;
 
 CREATE OR REPLACE FUNCTION leave_workers(worker bigint) RETURNS void
@@ -303,6 +413,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     remote drives[];
 BEGIN
+    PERFORM pg_advisory_xact_lock(presence_of(worker));
     PERFORM 1 FROM drives WHERE owner = worker ORDER BY node DESC FOR NO KEY UPDATE;
     SELECT array_agg(drives) INTO remote FROM drives WHERE owner = worker AND node <> tree;
     UPDATE drives
@@ -310,6 +421,7 @@ BEGIN
         wanted = CASE WHEN is_open(drives) OR has_messages(drives) THEN clock_timestamp() END
     WHERE owner = worker;
     PERFORM wake_caller(one) FROM unnest(remote) AS one WHERE NOT is_open(one);
+    DELETE FROM slots WHERE slots.worker = leave_workers.worker;
     DELETE FROM workers WHERE id = worker;
 END
 $$;
@@ -322,24 +434,40 @@ BEGIN
 END
 $$;
 
--- Become the owner of a drive. A worker that owns it already gets a new epoch: it may not have
--- heard that it does.
+-- Become the owner of a drive, and reserve so many node ids for it. A worker that owns it already
+-- gets a new epoch: it may not have heard that it does.
 CREATE OR REPLACE FUNCTION adopt(
-    worker bigint, its_node bigint, OUT its_tree bigint, OUT its_epoch integer, OUT its_written bigint
+    worker bigint, its_node bigint, ids bigint, OUT its_tree bigint, OUT its_epoch integer,
+    OUT its_written bigint, OUT its_attempts integer, OUT messages boolean, OUT first_id bigint
 ) RETURNS SETOF record
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 DECLARE
     found drives;
+    dead integer;
 BEGIN
+    PERFORM pg_advisory_xact_lock_shared(presence_of(worker));
     SELECT * INTO found FROM drives WHERE node = its_node FOR NO KEY UPDATE;
     -- Only now: getting the lock may have taken a while.
     IF NOT is_alive(worker) THEN
         RAISE EXCEPTION 'this worker counts as dead' USING ERRCODE = 'TF004';
     END IF;
-    IF found.node IS NULL OR (found.owner <> worker AND is_alive(found.owner)) THEN
+    IF found.node IS NULL THEN
         RETURN;
     END IF;
-    IF NOT is_open(found) AND NOT has_messages(found) THEN
+    IF found.owner <> worker THEN
+        IF NOT may_judge(worker) THEN
+            RETURN;
+        END IF;
+        -- Its next heartbeat comes before this, and then it is alive, or hears of the loss.
+        PERFORM 1 FROM workers WHERE id = found.owner AND NOT lives(workers) FOR SHARE;
+        GET DIAGNOSTICS dead = ROW_COUNT;
+        IF dead = 0 AND is_alive(found.owner) THEN
+            RETURN;
+        END IF;
+    END IF;
+    messages := has_messages(found);
+    IF NOT messages AND NOT is_open(found) THEN
         UPDATE drives SET owner = NULL, wanted = NULL, wake_at = NULL
         WHERE node = its_node AND (owner IS NOT NULL OR wanted IS NOT NULL);
         -- Its last owner may have died before it could.
@@ -351,7 +479,9 @@ BEGIN
         wanted = coalesce(wanted, clock_timestamp()),
         attempts = attempts + CASE WHEN found.owner <> worker THEN 1 ELSE 0 END
     WHERE node = its_node
-    RETURNING tree, epoch, written INTO its_tree, its_epoch, its_written;
+    RETURNING tree, epoch, written, attempts INTO its_tree, its_epoch, its_written, its_attempts;
+    UPDATE journal SET node = journal.node + ids WHERE ids > 0
+    RETURNING journal.node - ids + 1 INTO first_id;
     RETURN NEXT;
 END
 $$;
@@ -364,7 +494,8 @@ CREATE OR REPLACE FUNCTION release(
     worker bigint, its_node bigint, its_epoch integer, parked boolean, awaited bigint[],
     wake_in double precision
 ) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off AS $$
 DECLARE
     found drives;
 BEGIN
@@ -392,7 +523,7 @@ BEGIN
     END IF;
     UPDATE drives SET owner = NULL, attempts = 0, wanted = found.wanted, wake_at = found.wake_at
     WHERE node = its_node;
-    IF NOT is_open(found) THEN
+    IF its_node <> found.tree AND NOT is_open(found) THEN
         PERFORM wake_caller(found);
     END IF;
     RETURN true;
@@ -419,6 +550,11 @@ BEGIN
     ) THEN
         RETURN false;
     END IF;
+    -- A damaged answer is none: it gives way to this one.
+    UPDATE inbox SET question = NULL
+    WHERE question = its_question AND NOT EXISTS (
+        SELECT 1 FROM whole_messages AS message WHERE message.id = inbox.id
+    );
     INSERT INTO inbox (drive, body, question, token, hash)
     VALUES (
         its_drive, its_body, its_question, its_token,
@@ -459,12 +595,13 @@ BEGIN
 END
 $$;
 
--- Remove a message, unless its drive has another owner by now.
+-- Remove a message, unless this worker does not own its drive any more. Nor may it when nobody does:
+-- another one may have owned it meanwhile, and asked what the message answers.
 CREATE OR REPLACE FUNCTION done(worker bigint, message bigint) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
     DELETE FROM inbox USING drives
     WHERE inbox.id = message AND drives.node = inbox.drive
-        AND (drives.owner IS NULL OR drives.owner = worker)
+        AND drives.owner = worker
 $$;
 
 -- Broadcasts
@@ -514,51 +651,89 @@ BEGIN
         node = greatest(
             journal.node,
             (SELECT max(nodes.id) FROM nodes),
-            (SELECT max(nodes.id + nodes.inherited) FROM nodes WHERE source > 0)
+            (
+                SELECT nodes.id + nodes.inherited FROM nodes WHERE source > 0
+                ORDER BY nodes.id DESC LIMIT 1
+            )
         ),
         number = greatest(journal.number, (SELECT max(nodes.number) FROM nodes WHERE parent = 0));
-    DELETE FROM inbox
-    WHERE drive = its_tree
-        OR drive IN (SELECT node FROM drives WHERE node <> tree AND tree = its_tree);
+    DELETE FROM inbox WHERE drive = its_tree;
+    DELETE FROM inbox WHERE drive = ANY (
+        ARRAY(SELECT node FROM drives WHERE node <> tree AND tree = its_tree)
+    );
+    UPDATE workers SET lost = lost + 1
+    WHERE id IN (
+        SELECT owner FROM drives WHERE node = its_tree OR (node <> tree AND tree = its_tree)
+    );
     DELETE FROM questions WHERE tree = its_tree;
     DELETE FROM nodes WHERE id IN (SELECT node FROM events WHERE tree = its_tree AND n = 1);
     DELETE FROM events WHERE tree = its_tree;
     DELETE FROM texts WHERE tree = its_tree;
     DELETE FROM drives WHERE node = its_tree OR (node <> tree AND tree = its_tree);
-    DELETE FROM holds WHERE account IN (SELECT name FROM accounts WHERE tree > 0 AND tree = its_tree);
-    DELETE FROM histories WHERE account IN (SELECT name FROM accounts WHERE tree > 0 AND tree = its_tree);
+    -- There is an index of each kind of hold.
+    DELETE FROM holds WHERE lost AND account = ANY (
+        ARRAY(SELECT name FROM accounts WHERE tree > 0 AND tree = its_tree)
+    );
+    DELETE FROM holds WHERE NOT lost AND account = ANY (
+        ARRAY(SELECT name FROM accounts WHERE tree > 0 AND tree = its_tree)
+    );
+    DELETE FROM histories WHERE account = ANY (
+        ARRAY(SELECT name FROM accounts WHERE tree > 0 AND tree = its_tree)
+    );
     DELETE FROM accounts WHERE tree > 0 AND tree = its_tree;
 END
 $$;
 
 -- Limits
 
--- Take one slot of each limit, as locks of this session, or none at all. The client names the slots
--- that it does not have, because a session gets a lock that it has once more.
-CREATE OR REPLACE FUNCTION take_slots(keys integer[], candidates json) RETURNS integer[]
-LANGUAGE plpgsql AS $$
+-- Set how many slots of each limit a worker has, all or none. Where a limit says what all living workers
+-- may have at most, the worker itself has to be alive, without doubt, and there have to be enough left:
+-- otherwise return false. What is sent again with the same turn is set once, and what arrives after a
+-- later turn is not set any more: a client that does not know whether a call arrived says with the next
+-- how many slots it has.
+CREATE OR REPLACE FUNCTION set_slots(its_worker bigint, its_turn bigint, its_slots json)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    taken integer[] := '{}';
-    slot integer;
-    got boolean;
+    key bigint;
+    latest bigint;
 BEGIN
-    FOR place IN 1 .. cardinality(keys) LOOP
-        got := false;
-        FOR slot IN SELECT json_array_elements_text(candidates -> (place - 1))::integer LOOP
-            IF pg_try_advisory_lock(keys[place], slot) THEN
-                taken := taken || slot;
-                got := true;
-                EXIT;
-            END IF;
-        END LOOP;
-        IF NOT got THEN
-            FOR before IN 1 .. cardinality(taken) LOOP
-                PERFORM pg_advisory_unlock(keys[before], taken[before]);
-            END LOOP;
-            RETURN NULL;
-        END IF;
+    -- Those who want more take their turns, in one order.
+    FOR key IN
+        SELECT hashtextextended(current_schema() || ' ' || name, 0)
+        FROM json_to_recordset(its_slots) AS given (name text, most integer)
+        WHERE most IS NOT NULL ORDER BY 1
+    LOOP
+        PERFORM pg_advisory_xact_lock(key);
     END LOOP;
-    RETURN taken;
+    SELECT max(turn) INTO latest
+    FROM slots JOIN json_to_recordset(its_slots) AS given (name text) USING (name)
+    WHERE worker = its_worker;
+    IF latest >= its_turn THEN
+        RETURN latest = its_turn;
+    END IF;
+    IF EXISTS (
+        SELECT 1
+        FROM json_to_recordset(its_slots) AS given (name text, taken integer, most integer)
+        WHERE most IS NOT NULL AND (
+            NOT may_judge(its_worker)
+            OR taken + (
+                SELECT coalesce(sum(slots.taken), 0) FROM slots
+                WHERE slots.name = given.name AND worker <> its_worker AND slots.taken > 0
+                    AND is_alive(worker)
+            ) > most
+        )
+    ) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO slots (name, worker, taken, turn)
+    SELECT name, its_worker, taken, its_turn
+    FROM json_to_recordset(its_slots) AS given (name text, taken integer)
+    WHERE EXISTS (SELECT 1 FROM workers WHERE id = its_worker)
+    ORDER BY name
+    ON CONFLICT (name, worker) DO UPDATE SET taken = excluded.taken, turn = excluded.turn
+    WHERE slots.turn < excluded.turn;
+    RETURN true;
 END
 $$;
 

@@ -24,35 +24,36 @@ class Mailbox:
         self._pool = pool
         self._damaged = set[int]()  # messages that were left out
 
-    def answer(self, body: str, question: str) -> bool:
-        values = (encode_text(question), encode_text(body), uuid.uuid4())
-        return self._pool.fetch("SELECT answer(%s, %s, %s)", values)[0][0]
-
-    def post_to(self, node: int, body: str, question: str | None) -> bool:
+    def post(self, body: str, node: int | None, question: str | None) -> bool:
         about = None if question is None else encode_text(question)
         # The same in each attempt, so that a lost reply does not make two messages.
-        values = (node, encode_text(body), about, uuid.uuid4())
+        once = uuid.uuid4()
+        name = self._pool.address.name
+        if node is None:
+            if question is None:
+                raise UsageError(f"a message for {name} needs an owner: give node= or question=")
+            values = (about, encode_text(body), once)
+            return self._pool.fetch("SELECT answer(%s, %s, %s)", values)[0][0]
+        values = (node, encode_text(body), about, once)
         try:
             return self._pool.fetch("SELECT post(%s::bigint, %s, %s, %s)", values)[0][0]
         except Refused as error:
             if error.code != UNKNOWN_NODE:
-                raise StoreError(self._pool.address.name, str(error)) from None
-            raise UnknownNodeError(f"{self._pool.address.name} has no node:{node}") from None
+                raise StoreError(name, str(error)) from None
+            raise UnknownNodeError(f"{name} has no node:{node}") from None
 
-    def all(self) -> list[Message]:
-        rows = self._pool.fetch(f"SELECT {_MESSAGE} FROM inbox ORDER BY id")
+    def read(self, drives: Collection[int] | None, owner: int | None) -> list[Message]:
+        """Return the messages for these *drives*, or all, those of drives of an *owner* only."""
+        search, values = f"SELECT {_MESSAGE} FROM inbox", list[Any]()
+        if owner is not None:
+            # A worker that has not heard yet that it has lost a drive must not get its commands.
+            search += " JOIN drives ON drives.node = inbox.drive AND drives.owner = %s"
+            values.append(owner)
+        if drives is not None:
+            search += " WHERE drive = ANY (%s::bigint[])"
+            values.append(list(drives))
+        rows = self._pool.fetch(f"{search} ORDER BY id", values)
         return [message for row in rows if (message := self._message(row)) is not None]
-
-    def of(self, drives: Collection[int]) -> dict[int, list[Message]]:
-        found: dict[int, list[Message]] = {}
-        rows = self._pool.fetch(
-            f"SELECT {_MESSAGE} FROM inbox WHERE drive = ANY (%s::bigint[]) ORDER BY id",
-            (list(drives),),
-        )
-        for row in rows:
-            if (message := self._message(row)) is not None:
-                found.setdefault(row[0], []).append(message)
-        return found
 
     def _message(self, row: tuple[Any, ...]) -> Message | None:
         """Return the message in *row*; None, with a warning for each once, if it is damaged."""
@@ -60,12 +61,12 @@ class Mailbox:
         said = f"{drive} {question or ''} {body}"
         # An exception would keep all other messages, for any drive, from being read as well.
         if sha256(said.encode()).digest() == hash:
-            return Message(id, decode_text(body))
+            return Message(id, decode_text(body), drive)
         if id not in self._damaged:
             self._damaged.add(id)
             log.warning(
-                "%s: message %d for node:%d has a wrong checksum; it is damaged, and left out;"
-                " restore a copy of the database, or delete it from the table inbox",
+                "%s: message %d for node:%d has a wrong checksum; it is damaged, and left out: send"
+                " again what was asked for, and delete it from the table inbox",
                 self._pool.address.name,
                 id,
                 drive,
@@ -74,10 +75,3 @@ class Mailbox:
 
     def done(self, worker: int, message: int) -> None:
         self._pool.fetch("SELECT done(%s::bigint, %s::bigint)", (worker, message))
-
-
-def unaddressed_error(name: str) -> UsageError:
-    """Return the error for a message that no drive can be found for."""
-    return UsageError(
-        f"a message for {name} needs an owner: call post_to(node, ...), or give question=..."
-    )

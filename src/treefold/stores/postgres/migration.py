@@ -17,7 +17,7 @@ from treefold.stores.versions import other_version
 
 _TABLES: Final = "tables.sql"
 _FUNCTIONS: Final = "functions.sql"
-VERSION: Final = 4  # of the tables, functions and bodies
+VERSION: Final = 10  # of the tables, functions and bodies
 
 
 def open_journal(address: Address, *, create: bool) -> str:

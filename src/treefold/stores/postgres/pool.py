@@ -26,7 +26,8 @@ from treefold.stores.postgres.connection import (
 from treefold.stores.postgres.faults import TO_BE_RETRIED, closed_fault, fault_of
 
 _SIZE: Final = 8  # connections at once
-_KEPT: Final = 4  # of those, while they are not used
+_KEPT: Final = 4  # of those, when they are not used for long
+_LINGER: Final = 10.0  # seconds until the others are closed
 _TRIES: Final = 5  # of a statement that the server wants to be sent again
 _PAUSE: Final = 0.01  # seconds before that
 
@@ -44,10 +45,14 @@ class Refused(Exception):  # noqa: N818 - it never leaves this package
 
 
 class Pool:
-    """The connections of one store, safe to use from any thread."""
+    """The connections of one store, safe to use from any thread.
 
-    def __init__(self, address: Address) -> None:
+    *linger* is how long more of them than usual are kept after they were used.
+    """
+
+    def __init__(self, address: Address, *, linger: float = _LINGER) -> None:
         self.address = address
+        self._linger = linger
         self.closed = False
         self._process = os.getpid()
         self._slots = threading.BoundedSemaphore(_SIZE)
@@ -78,7 +83,8 @@ class Pool:
                 with self.lend() as connection:
                     connection.silence = timeout or self.address.timeout
                     cursor = connection.execute(statement, values, prepare=True, binary=binary)
-                    return cursor.fetchall() if cursor.description is not None else []
+                    # Whether there are rows; its description would be made for each column.
+                    return cursor.fetchall() if cursor.rownumber is not None else []
             except TO_BE_RETRIED as error:
                 tries += 1
                 if tries == _TRIES or not may_block.get():
@@ -153,11 +159,15 @@ class Pool:
         return connect(self.address)
 
     def _put_back(self, connection: Connection) -> None:
+        connection.used = time.monotonic()
         with self._lock:
-            if not self.closed and len(self._idle) < _KEPT:
-                self._idle.append(connection)
-                return
-        connection.close()
+            self._idle.append(connection)
+            # Those of a burst stay for the next: opening one costs more than most statements.
+            until = connection.used - self._linger
+            is_left = self.closed or (len(self._idle) > _KEPT and self._idle[0].used < until)
+            left = self._idle.pop(0) if is_left else None
+        if left is not None:
+            left.close()
 
     def _give_up(self, connection: Connection, error: BaseException) -> None:
         if isinstance(error, psycopg.Error) and _is_lost(error):

@@ -3,6 +3,7 @@
 Every method is one statement, and so sees one moment.
 """
 
+import math
 from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -11,7 +12,6 @@ from treefold.core.errors import StoreDamagedError
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import Entry, TreeRow
-from treefold.core.work_engine import Ticket
 from treefold.stores.checksums import DamagedRowError, of_pending, of_start, of_state, of_text
 from treefold.stores.postgres.pool import Pool, statement
 from treefold.stores.postgres.rows import (
@@ -31,7 +31,9 @@ from treefold.stores.rows import runs_of_rows
 
 _MAX_INTEGER: Final = 2**63 - 1  # in PostgreSQL
 
-# The call and those below it, and those above it; a call above that a fork only shares has no row.
+# The call and those below it, and those above it, with how many entries there are at least: those
+# that were written for the drives among these calls, and the request of the call, which its caller
+# wrote, if it has a drive of its own. A call above that a fork only shares has no row.
 # The server cannot know how few these are: with OFFSET 0 it looks up each by its index.
 AROUND: Final = f"""
     WITH RECURSIVE below AS (
@@ -50,7 +52,12 @@ AROUND: Final = f"""
     ), wanted AS (
         SELECT id, true AS is_below FROM below UNION ALL SELECT id, false FROM above
     )
-    SELECT is_below, {EVENT}, {CALL}
+    SELECT (
+            SELECT sum(drive.written + (drive.node = %(call)s AND drive.node <> drive.tree)::int)
+            FROM below CROSS JOIN LATERAL (
+                SELECT * FROM drives WHERE drives.node = below.id OFFSET 0
+            ) AS drive
+        ), is_below, {EVENT}, {CALL}
     FROM wanted CROSS JOIN LATERAL (
         SELECT * FROM events WHERE events.node = wanted.id OFFSET 0
     ) AS events
@@ -70,16 +77,30 @@ _ANY_TEXT: Final = """
     ) AS found
     WHERE drives.node = drives.tree LIMIT 1
 """
-# What is open is looked for in the trees of the page only: there may be any number of others.
-TREES: Final = f"""
-    WITH page AS MATERIALIZED (
+# Each open tree is found from the last by the index of open calls: there may be many others.
+_PAGES: Final = {
+    None: """
+        SELECT id AS tree FROM nodes WHERE parent = 0 AND id > %(after)s ORDER BY id LIMIT %(limit)s
+    """,
+    False: """
         SELECT id AS tree FROM nodes
-        WHERE parent = 0 AND id > %(after)s AND (
-            %(open)s::boolean IS NULL
-            OR EXISTS (SELECT 1 FROM nodes AS one WHERE one.open AND one.tree = nodes.id) = %(open)s
-        )
+        WHERE parent = 0 AND id > %(after)s
+            AND NOT EXISTS (SELECT 1 FROM nodes AS one WHERE one.open AND one.tree = nodes.id)
         ORDER BY id LIMIT %(limit)s
-    ),
+    """,
+    True: """
+        WITH RECURSIVE opened AS (
+            SELECT (SELECT min(tree) FROM nodes WHERE open AND tree > %(after)s) AS tree
+            UNION ALL
+            SELECT (SELECT min(nodes.tree) FROM nodes WHERE open AND nodes.tree > opened.tree)
+            FROM opened WHERE tree IS NOT NULL
+        )
+        SELECT tree FROM opened WHERE tree IS NOT NULL LIMIT %(limit)s
+    """,
+}
+# What is open is looked for in the trees of the page only.
+_TREES: Final = f"""
+    WITH page AS MATERIALIZED (%s),
     open_nodes AS MATERIALIZED (
         SELECT id, tree, parent, idles FROM page JOIN nodes USING (tree) WHERE nodes.open
     ),
@@ -110,16 +131,23 @@ TREES: Final = f"""
     ORDER BY nodes.id
 """
 _FIND: Final = f"""
-    SELECT tree, {CALL} FROM nodes WHERE id = %s UNION ALL
-    SELECT id, {CALL} FROM nodes WHERE source > 0 AND %s > id AND %s <= id + inherited LIMIT 1
+    SELECT tree, {CALL} FROM nodes WHERE id = %(node)s
+    UNION ALL
+    SELECT id, {CALL} FROM (
+        SELECT * FROM nodes WHERE source > 0 AND id < %(node)s ORDER BY id DESC LIMIT 1
+    ) AS nodes
+    WHERE %(node)s <= id + inherited
+    LIMIT 1
 """
 _FIND_ALL: Final = f"SELECT {CALL} FROM nodes WHERE id = ANY (%s::bigint[])"
 _FIND_KEY: Final = f"SELECT {CALL} FROM nodes WHERE parent = 0 AND call_key = %s"
+_FIND_NUMBER: Final = f"SELECT {CALL} FROM nodes WHERE parent = 0 AND number = %s"
+_FIND_NEWEST: Final = f"SELECT {CALL} FROM nodes WHERE parent = 0 ORDER BY number DESC LIMIT 1"
 HIGHEST: Final = """
     SELECT greatest(
             journal.node,
             (SELECT max(id) FROM nodes),
-            (SELECT max(id + inherited) FROM nodes WHERE source > 0)
+            (SELECT id + inherited FROM nodes WHERE source > 0 ORDER BY id DESC LIMIT 1)
         ),
         greatest(journal.number, (SELECT max(nodes.number) FROM nodes WHERE parent = 0))
     FROM journal
@@ -134,7 +162,9 @@ _ASKED: Final = f"""
     FROM questions LEFT JOIN events USING (tree, place)
 """
 _IN_ORDER: Final = """
-    AND (%(answered)s OR NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id))
+    AND (%(answered)s OR NOT EXISTS (
+        SELECT 1 FROM whole_messages AS message WHERE message.question = questions.id OFFSET 0
+    ))
     ORDER BY questions.number LIMIT %(limit)s
 """
 _QUESTIONS: Final = f"{_ASKED} WHERE asks {_IN_ORDER}"
@@ -147,7 +177,7 @@ _PAST_RUNS: Final = """
     SELECT runs.id, called.started
     FROM (
         SELECT id, ended FROM nodes
-        WHERE function = %s AND idles AND state = 'success' AND ended IS NOT NULL
+        WHERE function = %s AND idles AND NOT open AND state = 'success' AND ended IS NOT NULL
         ORDER BY ended DESC, id DESC LIMIT %s
     ) AS runs
     LEFT JOIN nodes AS called ON called.parent = runs.id
@@ -162,17 +192,17 @@ _LAST: Final = """
 
 
 class JournalReader:  # noqa: PLR0904 - each is one query
-    """Reads one journal; safe to use from any thread."""
+    """The reading half of ``PostgresStore``; safe to use from any thread."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def entries(self, tree: int, after: int) -> list[Entry]:
+    def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
         rows = self._pool.fetch(statement(EVENTS), {"tree": tree, "after": after})
         with self._reporting_damage():
-            return entries_of_rows(rows, after)
+            return entries_of_rows(rows, tree, after)
 
-    def entries_around(self, call: int, leaving_out: Collection[str]) -> list[Entry]:
+    def entries_around(self, call: int, *, leaving_out: Collection[str] = ()) -> list[Entry]:
         values = {"call": call, "kinds": [encode_text(kind) for kind in leaving_out]}
         rows = self._pool.fetch(statement(AROUND), values)
         with self._reporting_damage():
@@ -183,7 +213,7 @@ class JournalReader:  # noqa: PLR0904 - each is one query
         rows: list[Any] = self._pool.fetch(search, (list(trees),))
         return dict(rows)
 
-    def texts(self, tree: int, hashes: Collection[str] | None) -> dict[str, str]:
+    def texts(self, tree: int, *, hashes: Collection[str] | None = None) -> dict[str, str]:
         if hashes is None:
             rows = self._pool.fetch(_TEXTS, (tree,), binary=True)
         else:
@@ -193,7 +223,7 @@ class JournalReader:  # noqa: PLR0904 - each is one query
         with self._reporting_damage():
             return {hash: _decoded(hash, text, crc) for hash, text, crc in unpacked}
 
-    def text(self, hash: str, tree: int | None) -> str:
+    def text(self, hash: str, *, tree: int | None = None) -> str:
         packed = pack_hash(hash)
         found: list[tuple[Any, ...]] = []
         if tree is not None:
@@ -208,16 +238,22 @@ class JournalReader:  # noqa: PLR0904 - each is one query
         with self._reporting_damage():
             return _decoded(hash, *found[0])
 
-    def trees(self, *, after: int, limit: int | None, is_open: bool | None) -> list[TreeRow]:
-        values = {"after": after, "limit": limit, "open": is_open}
-        rows = self._pool.fetch(statement(TREES), values)
+    def trees(
+        self, *, after: int = 0, limit: int | None = None, open: bool | None = None
+    ) -> list[TreeRow]:
+        values = {"after": after, "limit": limit}
+        rows = self._pool.fetch(statement(_TREES % _PAGES[open]), values)
         with self._reporting_damage():
             return list(map(_tree_row, rows))
 
-    def find(self, node: int) -> int | None:
+    def to_resume(self, functions: Collection[str]) -> list[TreeRow]:
+        opened = self.trees(open=True)
+        return [row for row in opened if not row.parked or row.function not in functions]
+
+    def find(self, *, node: int) -> int | None:
         if not 0 < node <= _MAX_INTEGER:
             return None
-        found = self._pool.fetch(statement(_FIND), (node, node, node))
+        found = self._pool.fetch(statement(_FIND), {"node": node})
         if not found:
             return None
         tree, *about = found[0]
@@ -234,7 +270,7 @@ class JournalReader:  # noqa: PLR0904 - each is one query
         found: dict[int, int] = {row[0]: row[2] for row in rows}
         for node in wanted:
             # Ids that a fork shares have no row.
-            if node not in found and (tree := self.find(node)) is not None:
+            if node not in found and (tree := self.find(node=node)) is not None:
                 found[node] = tree
         return found
 
@@ -246,16 +282,22 @@ class JournalReader:  # noqa: PLR0904 - each is one query
             call_of_row(found[0])
         return found[0][0]
 
+    def find_number(self, number: int | None = None) -> int | None:
+        if number is None:
+            found = self._pool.fetch(statement(_FIND_NEWEST))
+        elif number <= _MAX_INTEGER:
+            found = self._pool.fetch(statement(_FIND_NUMBER), (number,))
+        else:
+            return None
+        if not found:
+            return None
+        with self._reporting_damage():
+            call_of_row(found[0])
+        return found[0][0]
+
     def forks(self, tree: int) -> list[int]:
         search = "SELECT id FROM nodes WHERE source > 0 AND source = %s ORDER BY id"
         return [id for (id,) in self._pool.fetch(search, (tree,))]
-
-    def ticket(self, node: int) -> Ticket | None:
-        found = self._pool.fetch("SELECT queue, priority FROM drives WHERE node = %s", (node,))
-        if not found:
-            return None
-        [(queue, priority)] = found
-        return Ticket(node=node, queue=decode_text(queue), priority=priority)
 
     def length(self, node: int) -> int:
         # The numbers of the entries of a node have no gap.
@@ -272,12 +314,16 @@ class JournalReader:  # noqa: PLR0904 - each is one query
     def last(self) -> int:
         return self._pool.fetch(_LAST)[0][0]
 
-    def questions(self, *, answered: bool, node: int | None, limit: int | None) -> list[Question]:
+    def questions(
+        self, *, answered: bool = False, node: int | None = None, limit: int | None = None
+    ) -> list[Question]:
         search = _QUESTIONS if node is None else _QUESTIONS_OF_CALL
         values = {"answered": answered, "node": node, "limit": limit}
         return self._asked(self._pool.fetch(statement(search), values))
 
-    def timers(self, after: float, until: float, limit: int | None) -> list[tuple[float, int]]:
+    def timers(
+        self, *, after: float = 0.0, until: float = math.inf, limit: int | None = None
+    ) -> list[tuple[float, int]]:
         rows = self._pool.fetch(statement(_TIMERS), (after, until, limit))
         with self._reporting_damage():
             for row in rows:

@@ -28,21 +28,22 @@ _DESK: Final = (*_VIEWER, "answer(text, text, uuid)")
 _WORKER: Final = (
     *_DESK,
     """append(
-        bigint, bigint[], bigint[], json, json, json, json, json, json, json, json, bytea,
-        bigint[], json, json
+        bigint, bigint[], bigint[], json, json, json, json, bigint[], json, json, json, json,
+        bytea, bigint[], json, json
     )""",
     "add_text(bigint, bytea, bytea, bigint)",
     "reserve(bigint, bigint)",
     "join_workers(text, text, bigint, json, json, double precision)",
-    "beat(bigint, json, bigint)",
+    "beat(bigint, json, double precision, bigint)",
+    "forget_workers()",
     "leave_workers(bigint)",
     "drain_worker(bigint)",
-    "adopt(bigint, bigint)",
+    "adopt(bigint, bigint, bigint)",
     "release(bigint, bigint, integer, boolean, bigint[], double precision)",
     "post(bigint, text, text, uuid)",
     "done(bigint, bigint)",
     "broadcast(json)",
-    "take_slots(integer[], json)",
+    "set_slots(bigint, bigint, json)",
     "take_rates(json, double precision)",
     "charge_rates(json, double precision)",
     "set_aside(uuid, bigint, integer, json, bigint, numeric, bigint, numeric)",

@@ -4,10 +4,11 @@ A text of PostgreSQL is valid UTF-8 without NUL. One that is not is stored as a 
 escaped form, so that every text comes back as it was, and equal texts are equal in the database.
 """
 
-import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry
@@ -24,13 +25,12 @@ CALL: Final = """
     nodes.crc
 """
 EVENTS: Final = f"""
-    SELECT (SELECT last FROM drives WHERE node = %(tree)s), {EVENT}, {CALL}
-    FROM events LEFT JOIN nodes ON n = 1 AND nodes.id = events.node
-    WHERE events.tree = %(tree)s AND place > %(after)s ORDER BY place
+    SELECT drives.last, {EVENT}, {CALL}
+    FROM drives LEFT JOIN events ON events.tree = drives.node AND place > %(after)s
+    LEFT JOIN nodes ON n = 1 AND nodes.id = events.node
+    WHERE drives.node = %(tree)s ORDER BY place
 """
 
-# json.dumps would make an encoder for each call.
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _MARK: Final = "\x01"
 _UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 _TEXT_HASH: Final = b"\0text "  # before a hash that is not hexadecimal
@@ -43,6 +43,11 @@ def encode_text(text: str) -> str:
     if _UNFIT.search(text) is None and not text.startswith(_MARK):
         return text
     return _MARK + text.encode("unicode_escape").decode("ascii")
+
+
+def encode_texts(texts: Collection[str]) -> str:
+    """Return several texts as a list in JSON."""
+    return compact([encode_text(text) for text in texts])
 
 
 def decode_text(stored: str) -> str:
@@ -72,39 +77,42 @@ def unpack_hash(packed: bytes) -> str:
 
 def compact(value: Any) -> str:
     """Return *value* as JSON, for a parameter of type json."""
-    return _ENCODER.encode(value)
+    return msgspec.json.encode(value).decode()
 
 
-def entries_of_rows(rows: Sequence[Sequence[Any]], after: int) -> list[Entry]:
+def entries_of_rows(rows: Sequence[Sequence[Any]], tree: int, after: int) -> list[Entry]:
     """Return the entries of the rows that EVENTS found.
 
     Raises:
         DamagedRowError: one has a wrong checksum, or is missing.
     """
-    found = [entry_of_row(row) for _, *row in rows]
+    # There is one row without an entry if there are none.
+    found = [entry_of_row(row) for _, *row in rows if row[0] is not None]
     for place, entry in enumerate(found, after + 1):
         if entry.seq != place:
             raise DamagedRowError(f"entry {place} of node:{entry.tree} is missing")
-    if found and found[-1].seq != rows[0][0]:
-        raise DamagedRowError(f"the last entries of node:{found[0].tree} are missing")
+    if rows and after + len(found) < rows[0][0]:
+        raise DamagedRowError(f"the last entries of node:{tree} are missing")
     return found
 
 
 def entries_around_call(rows: Sequence[Sequence[Any]]) -> list[Entry]:
-    """Return the entries of rows that begin with whether they are of a call or of one below it.
+    """Return the entries of the rows that AROUND found.
 
     Raises:
         DamagedRowError: one has a wrong checksum, or is missing.
     """
     found: list[Entry] = []
     numbers: dict[int, int] = {}
-    for is_below, *row in rows:
+    for _, is_below, *row in rows:
         entry = entry_of_row(row)
         found.append(entry)
         if is_below:
             numbers[entry.node] = expected = numbers.get(entry.node, 0) + 1
             if entry.number != expected:
                 raise DamagedRowError(f"entry {expected} of node:{entry.node} is missing")
+    if rows and sum(numbers.values()) < (rows[0][0] or 0):
+        raise DamagedRowError("the last entries of calls are missing")
     return found
 
 

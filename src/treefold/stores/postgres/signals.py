@@ -1,8 +1,8 @@
 """Tells other processes that something was written, and hears it from them.
 
-A notification has the ids of trees and nothing else: every role that may connect to the database
-may listen. It is sent after the commit and for many commits at once: as part of a commit it would
-make all commits of the database wait for each other.
+A notification has the ids of trees, and whether a message was posted, and nothing else: every role
+that may connect to the database may listen. It is sent after the commit and for many commits at
+once: as part of a commit it would make all commits of the database wait for each other.
 """
 
 import logging
@@ -36,6 +36,7 @@ _LINES: Final = 1000  # broadcasts that are kept until they are sent
 _WATCHED: Final = 1.0  # seconds for which a watcher counts as present
 
 LIVE: Final = "live"  # instead of ids: there are broadcasts
+_POSTED: Final = "posted "  # before ids: there are messages for these trees
 _NOTHING: Final = "-"  # for a listener that should look whether it was closed
 
 
@@ -52,6 +53,7 @@ class Notifier:
         self._channel = channel
         self._changed = threading.Condition()  # guards everything below
         self._trees: set[int] = set()
+        self._posted: set[int] = set()
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._sending = False
         self._closed = False
@@ -61,6 +63,12 @@ class Notifier:
         """Tell listeners soon that these trees have changed."""
         with self._changed:
             self._trees.update(trees)
+            self._wake()
+
+    def notify_posted(self, tree: int) -> None:
+        """Tell listeners soon that a message was posted for this tree."""
+        with self._changed:
+            self._posted.add(tree)
             self._wake()
 
     def broadcast(self, line: str) -> None:
@@ -100,16 +108,17 @@ class Notifier:
         finally:
             sender.close()
 
-    def _take(self) -> tuple[set[int], list[str]] | None:
-        """Wait for something to send, and return it; None when there is no more."""
+    def _take(self) -> tuple[list[str], list[str]] | None:
+        """Wait for something to send, and return payloads and lines; None when there is no more."""
         with self._changed:
-            self._changed.wait_for(lambda: self._trees or self._lines or self._closed)
-            if not self._trees and not self._lines:
-                return None
-            trees, self._trees = self._trees, set()
+            self._changed.wait_for(
+                lambda: self._trees or self._posted or self._lines or self._closed
+            )
+            payloads = [*_payloads(self._trees), *_payloads(self._posted, _POSTED)]
             lines = list(self._lines)
+            self._trees, self._posted = set(), set()
             self._lines.clear()
-            return trees, lines
+            return (payloads, lines) if payloads or lines else None
 
 
 class _Sender:
@@ -121,12 +130,12 @@ class _Sender:
         self._connection: Connection | None = None
         self._watched_until = 0.0
 
-    def send(self, trees: Collection[int], lines: Collection[str]) -> bool:
+    def send(self, payloads: Collection[str], lines: Collection[str]) -> bool:
         """Send all of it; return whether that succeeded. What fails is not sent later."""
         # The connection may be from before the server was restarted.
         for _ in range(1 if self._connection is None else 2):
             try:
-                self._send(trees, lines)
+                self._send(payloads, lines)
             except (psycopg.Error, StoreError) as error:
                 log.debug("%s: a notification was not sent (%s)", self._address.name, error)
                 self.close()
@@ -134,11 +143,11 @@ class _Sender:
                 return True
         return False
 
-    def _send(self, trees: Collection[int], lines: Collection[str]) -> None:
+    def _send(self, payloads: Collection[str], lines: Collection[str]) -> None:
         if self._connection is None:
             self._connection = connect(self._address)
             self._connection.execute("SET synchronous_commit = off")
-        for payload in _payloads(trees):
+        for payload in payloads:
             self._notify(self._connection, payload)
         if lines:
             self._broadcast(self._connection, lines)
@@ -164,12 +173,13 @@ class _Sender:
             connection.close()
 
 
-def _payloads(trees: Collection[int]) -> list[str]:
-    """Return the ids in *trees* as payloads, or an empty one if there are too many."""
+def _payloads(trees: Collection[int], prefix: str = "") -> list[str]:
+    """Return the ids in *trees* as payloads, or one without ids if there are too many."""
     if len(trees) > _MOST:
-        return [""]
+        return [prefix]
     ids = sorted(trees)
-    return [",".join(map(str, ids[start : start + _IDS])) for start in range(0, len(ids), _IDS)]
+    pages = [ids[start : start + _IDS] for start in range(0, len(ids), _IDS)]
+    return [prefix + ",".join(map(str, page)) for page in pages]
 
 
 class Listener:
@@ -184,9 +194,9 @@ class Listener:
         self._ended = threading.Event()  # set for the thread that is to end
         self._listening = threading.Event()
 
-    def subscribe(self, wake: Wake, *, broadcasts: bool) -> "Subscribed":
-        """Call *wake* from now on; if the server does not answer, from when it does."""
-        subscribed = Subscribed(self, wake, broadcasts=broadcasts)
+    def subscribe(self, wake: Wake, posted: Wake | None, *, broadcasts: bool) -> "Subscribed":
+        """Call them from now on; if the server does not answer, from when it does."""
+        subscribed = Subscribed(self, wake, posted, broadcasts=broadcasts)
         with self._lock:
             self._subscriptions.append(subscribed)
             if self._thread is None:
@@ -243,7 +253,7 @@ class Listener:
             connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
             self._listening.set()
             # Notifications before this moment were missed.
-            self._wake(())
+            self._wake((), posted=True)
             while not ended.is_set():
                 payloads = [
                     notified.payload for notified in connection.notifies(timeout=1, stop_after=1)
@@ -255,29 +265,38 @@ class Listener:
         if payload == LIVE:
             self._wake((), only_broadcasts=True)
         elif payload != _NOTHING:
+            ids = payload.removeprefix(_POSTED)
             # Any session may send any text on a channel.
-            self._wake([int(id) for id in payload.split(",") if id.isdecimal()])
+            trees = [int(id) for id in ids.split(",") if id.isdecimal()]
+            self._wake(trees, posted=ids != payload)
 
-    def _wake(self, trees: Collection[int], *, only_broadcasts: bool = False) -> None:
+    def _wake(
+        self, trees: Collection[int], *, posted: bool = False, only_broadcasts: bool = False
+    ) -> None:
         with self._lock:
             subscriptions = tuple(self._subscriptions)
         for subscribed in subscriptions:
             if subscribed.broadcasts or not only_broadcasts:
-                subscribed.call(trees)
+                subscribed.call(trees, posted=posted)
 
 
 class Subscribed:
     """One subscription; closing it ends the calls."""
 
-    def __init__(self, listener: Listener, wake: Wake, *, broadcasts: bool) -> None:
+    def __init__(
+        self, listener: Listener, wake: Wake, posted: Wake | None, *, broadcasts: bool
+    ) -> None:
         self._listener = listener
         self._wake = wake
+        self._posted = posted
         self.broadcasts = broadcasts
 
-    def call(self, trees: Collection[int]) -> None:
-        """Call the callback; a failure of it is logged, and ends nothing."""
+    def call(self, trees: Collection[int], *, posted: bool) -> None:
+        """Call the callbacks; a failure of one is logged, and ends nothing."""
         try:
             self._wake(trees)
+            if posted and self._posted is not None:
+                self._posted(trees)
         except Exception:
             log.exception("a callback for changes of the journal failed")
 

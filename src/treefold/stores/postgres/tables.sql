@@ -11,7 +11,8 @@ CREATE TABLE journal (
 );
 INSERT INTO journal (id, version) VALUES (replace(gen_random_uuid()::text, '-', ''), 2);
 
--- A process that may own drives. It counts as dead when it was not seen for its lease.
+-- A process that may own drives. It counts as dead when it was not seen for its lease. A server is known
+-- by when it was started, and lost grows when the process may have lost drives.
 CREATE TABLE workers (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL,
@@ -21,6 +22,8 @@ CREATE TABLE workers (
     queues json NOT NULL,
     lease interval NOT NULL,
     seen timestamptz NOT NULL,
+    server timestamptz NOT NULL,
+    lost bigint NOT NULL DEFAULT 0,
     drain boolean NOT NULL DEFAULT false,
     load json NOT NULL DEFAULT '{}'
 );
@@ -41,10 +44,12 @@ CREATE TABLE drives (
     queue text NOT NULL,
     priority integer NOT NULL
 ) WITH (fillfactor = 70); -- room for updates that leave the indexes alone
--- By when they are due, so that those that sleep are not read: in all queues, and in some.
-CREATE INDEX drives_due ON drives (greatest(wanted, wake_at)) WHERE wanted IS NOT NULL;
-CREATE INDEX drives_due_in_queue ON drives (queue, greatest(wanted, wake_at))
-WHERE wanted IS NOT NULL;
+-- By when they are due, and since when they are wanted, so that neither those that sleep nor those that
+-- have an owner are read, and of the others a page: in all queues, and in some.
+CREATE INDEX drives_due ON drives (coalesce(wake_at, '-infinity'), wanted, node)
+WHERE wanted IS NOT NULL AND owner IS NULL;
+CREATE INDEX drives_due_in_queue ON drives (queue, coalesce(wake_at, '-infinity'), wanted, node)
+WHERE wanted IS NOT NULL AND owner IS NULL;
 CREATE INDEX drives_owned ON drives (owner) WHERE owner IS NOT NULL;
 CREATE INDEX drives_below ON drives (tree) WHERE node <> tree;
 
@@ -92,7 +97,9 @@ CREATE INDEX nodes_open ON nodes (tree) WHERE open;
 CREATE INDEX nodes_top ON nodes (id) WHERE parent = 0;
 CREATE INDEX nodes_numbered ON nodes (number) WHERE parent = 0;
 CREATE INDEX nodes_forked ON nodes (source) WHERE source > 0;
-CREATE INDEX nodes_past ON nodes (function, ended) WHERE idles AND state = 'success';
+CREATE INDEX nodes_forks ON nodes (id) WHERE source > 0;
+-- Not by the state: an update of a column that an index has anything to do with changes all indexes.
+CREATE INDEX nodes_past ON nodes (function, ended) WHERE idles AND NOT open;
 
 -- Long texts, once in each tree: two trees with the same text cannot get in each other's way when
 -- one is deleted. As bytes, because a text of PostgreSQL has no NUL and no lone surrogate.
@@ -112,11 +119,13 @@ CREATE TABLE questions (
     tree bigint NOT NULL,
     place bigint NOT NULL,
     asks boolean NOT NULL,
+    in_doubt boolean NOT NULL,
     due double precision,
     crc bigint NOT NULL,
     number bigint GENERATED ALWAYS AS IDENTITY
 );
 CREATE INDEX questions_asked ON questions (number) WHERE asks;
+CREATE INDEX questions_in_doubt ON questions (number) WHERE in_doubt; -- these are counted
 CREATE INDEX questions_due ON questions (due) WHERE due IS NOT NULL;
 CREATE INDEX questions_by_node ON questions (node);
 CREATE INDEX questions_by_tree ON questions (tree);
@@ -163,6 +172,17 @@ CREATE TABLE sessions (
     updated double precision NOT NULL
 );
 CREATE INDEX sessions_by_head ON sessions (head);
+
+-- How many requests each worker has under way that fall under a limit. They count as long as the worker
+-- is alive, whatever happens to its connections, and again if it lives again. A turn counts what the
+-- worker has said, so that a statement that was lost on the way and arrives late changes nothing.
+CREATE TABLE slots (
+    name text NOT NULL,
+    worker bigint NOT NULL,
+    taken integer NOT NULL,
+    turn bigint NOT NULL,
+    PRIMARY KEY (name, worker)
+) WITH (fillfactor = 50); -- room for updates that leave the index alone
 
 -- Requests and tokens that may be sent just now, for each rate. A crash of the server fills them.
 CREATE UNLOGGED TABLE buckets (

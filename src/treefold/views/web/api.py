@@ -123,10 +123,10 @@ class Api:
     def _run(self, request: ApiRequest) -> Any:
         """Find a run by its number, which is in the addresses of pages."""
         number = parse_id(request.path["id"])
-        for tree in self._observer.trees():
-            if tree.number == number:
-                return {"id": tree.id}
-        raise HTTPException(404, f"there is no run {request.path['id'][:100]}")
+        found = None if number is None else self._observer.find_number(number)
+        if found is None:
+            raise HTTPException(404, f"there is no run {request.path['id'][:100]}")
+        return {"id": found}
 
     def _forked(self, request: ApiRequest) -> Any:
         node = self._observer.forked(request.path["key"])
@@ -141,7 +141,7 @@ class Api:
     def _view(self, node: int) -> NodeView:
         tree = self._observer.tree_of(node)
         view = self._observer.get_view(node)
-        return with_interruption(view, self._observer.interrupted(), tree)
+        return with_interruption(view, self._observer.interrupted(tree), tree)
 
     def _detail(self, request: ApiRequest) -> Any:
         path = self._view(request.node()).path

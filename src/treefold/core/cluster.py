@@ -1,4 +1,4 @@
-"""The ``SharedStore`` protocol: a journal that the processes of several machines write at once.
+"""What only a store that several processes write can do: the ``Cluster`` that it has.
 
 Each process is a *worker*. A worker owns trees, one by one, and calls that run elsewhere than their
 caller: whatever is owned on its own is a *drive*, named by its topmost node. The store fences: the
@@ -7,18 +7,17 @@ entries of a drive are refused if another worker has adopted it. It also knows w
 (``core/work_engine.py``).
 """
 
+import os
+import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
-from typing import Protocol, TypeGuard
+from typing import Annotated, Protocol
 from uuid import UUID
 
 from msgspec import field
 
-from treefold.core.errors import FencedError
-from treefold.core.fact import Fact
-from treefold.core.question import Question
+from treefold.core.fact import UNCOMPARED, Fact
 from treefold.core.rate import Rate
-from treefold.core.store import Entry, Message, Store
 from treefold.core.work_engine import Ticket
 
 
@@ -30,65 +29,43 @@ class Ownership(Fact, frozen=True):
         tree: the id of the tree it belongs to, the same as *node* for a whole tree.
         epoch: how often the drive was adopted; an older epoch is refused.
         written: how many entries the drive had when it was adopted.
+        attempts: how many owners have died since it last made progress. Progress is a call that
+            ended, or a release.
+        has_messages: whether its inbox had messages.
+        first_id: the first of the node ids that were reserved for it.
 
     Example:
         >>> from treefold.stores import Ownership
-        >>> Ownership(7, tree=7, epoch=2, written=40)
-        Ownership(node=7, tree=7, epoch=2, written=40)
+        >>> Ownership(7, tree=7, epoch=2, written=40) == Ownership(7, 7, 2, 40, attempts=1)
+        True
     """
 
     node: int
     tree: int
     epoch: int
     written: int = 0
-
-
-class Batch(Fact, frozen=True, kw_only=True):
-    """Entries of one drive, in order, which are written together or refused together.
-
-    Attributes:
-        ownership: of the drive. An epoch of 1 and nothing written creates the drive, owned by this
-            worker. None creates a drive without an owner: then the entries are those of a new tree,
-            and *tickets* has its ticket; without one it is not owed. No worker is needed for that.
-        written: how many entries of the drive were written before these. Entries that the store has
-            already are skipped, so that a batch can be sent again after a lost connection.
-        tickets: the calls among these entries that become drives of their own, owed from now on.
-        drives: the calls among these entries that belong to another drive, and to which: calls
-            below a remote call that its worker runs as part of the tree. A worker that
-            adopts that drive later runs them, and gets the messages for them.
-
-    Example:
-        >>> from treefold.stores import Batch, Call, Entry, Ownership
-        >>> call = Call(parent=0, key="nightly", index=1, function="report")
-        >>> entry = Entry(tree=7, node=7, number=1, kind="Asked", body="{}", call=call)
-        >>> batch = Batch(ownership=Ownership(7, tree=7, epoch=1), entries=[entry])
-        >>> batch.written
-        0
-    """
-
-    entries: Sequence[Entry]
-    ownership: Ownership | None
-    written: int = 0
-    tickets: Sequence[Ticket] = ()
-    drives: Mapping[int, int] = field(default_factory=dict[int, int])
+    attempts: Annotated[int, UNCOMPARED] = 0
+    has_messages: Annotated[bool, UNCOMPARED] = False
+    first_id: Annotated[int, UNCOMPARED] = 0
 
 
 class WorkerInfo(Fact, frozen=True, kw_only=True):
     """What a worker tells about itself when it joins.
 
     Attributes:
+        name: for people.
         functions: the names of the functions that it can run.
         queues: the queues that it serves; empty for a program that runs its own trees only.
 
     Example:
         >>> from treefold.stores import WorkerInfo
-        >>> WorkerInfo(name="worker 1", host="here", process=4711).queues
+        >>> WorkerInfo(name="worker 1").queues
         ()
     """
 
-    name: str
-    host: str
-    process: int
+    name: str = ""
+    host: str = field(default_factory=platform.node)
+    process: int = field(default_factory=os.getpid)
     functions: Collection[str] = ()
     queues: Collection[str] = ()
 
@@ -115,6 +92,7 @@ class Orders(Fact, frozen=True, kw_only=True):
         lost: drives that it owned and that another worker has adopted, or that were deleted.
         messages: drives that it owns and that have messages in their inbox.
         drain: whether it was asked to stop.
+        now: the time by the clock of the database, in seconds since the epoch.
 
     Example:
         >>> from treefold.stores import Orders
@@ -125,6 +103,7 @@ class Orders(Fact, frozen=True, kw_only=True):
     lost: frozenset[int] = frozenset()
     messages: frozenset[int] = frozenset()
     drain: bool = False
+    now: Annotated[float, UNCOMPARED] = 0.0
 
 
 class WorkerRow(Fact, frozen=True, kw_only=True):
@@ -137,7 +116,7 @@ class WorkerRow(Fact, frozen=True, kw_only=True):
 
     Example:
         >>> from treefold.stores import WorkerInfo, WorkerRow
-        >>> WorkerRow(id=1, info=WorkerInfo(name="worker 1", host="here", process=4711)).alive
+        >>> WorkerRow(id=1, info=WorkerInfo(name="worker 1")).alive
         True
     """
 
@@ -235,87 +214,29 @@ class Overdrawn(Fact, frozen=True, kw_only=True):
     must_wait: bool = False
 
 
-class TakenSlots(Protocol):
-    """What ``take_slots`` returns.
-
-    Example:
-        >>> from treefold.stores import TakenSlots
-        >>> callable(TakenSlots.give_back)
-        True
-    """
-
-    def give_back(self) -> None:
-        """Let others have the slots; they are given back as well if the connection is lost."""
-        ...
-
-
 class Subscription(Protocol):
     """What ``listen`` returns; closing it ends the calls."""
 
     def close(self) -> None: ...
 
 
-class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers need
-    """A journal with several owners at once, each of some drives.
+class Members(Protocol):
+    """The workers of a store, this one among them.
 
-    ``acquire`` and ``append`` of ``Store`` are for one owner of everything, and raise UsageError
-    here: a process joins as a worker instead, and writes batches. So does ``post`` without a
-    question, because a message is for the owner of a drive. Only a worker may call ``done``, and
-    the message stays if another worker has adopted its drive. All times are those of the database.
-    Every method may block for a round trip, so none is called on an event loop; except
-    ``broadcast``, which only queues.
-
-    The position of an entry (``Entry.seq``, *after* of ``entries``) is its place within its tree.
-    ``treefold.testing.SharedStoreSuite`` tests whether a class implements this contract.
+    ``Store.join`` makes one of a store object, and ``Store.leave`` ends that.
 
     Example:
-        >>> from treefold.stores import SharedStore, WorkerInfo
-        >>> def run_one(store: SharedStore) -> None:
-        ...     store.join(WorkerInfo(name="worker 1", host="here", process=4711), lease=12.0)
-        ...     for ticket in store.owed(limit=1):
-        ...         ownership = store.adopt(ticket.node)
+        >>> from treefold.stores import Members
+        >>> def alive(members: Members) -> list[str]:
+        ...     return [row.info.name for row in members.workers() if row.alive]
     """
 
-    def last(self) -> int:
-        """Return a number that grows when something was written or posted.
-
-        It may grow for other reasons as well, and is no position of an entry.
-        """
-        ...
-
-    def entries_around(self, call: int, *, leaving_out: Collection[str] = ()) -> list[Entry]:
-        """Return the entries of a call, of all calls below it, and of those above it.
-
-        Entries of the calls above, if they are of the kinds *leaving_out*, are not returned. All
-        are in the order of their positions.
-        """
-        ...
-
-    def places(self, trees: Collection[int]) -> dict[int, int]:
-        """Return the position of the last entry of each of these trees, by tree."""
-        ...
-
-    def texts(self, tree: int, *, hashes: Collection[str] | None = None) -> dict[str, str]:
-        """Return the long texts of a tree by hash: all, or those with *hashes* that it has."""
-        ...
-
-    def text(self, hash: str, *, tree: int | None = None) -> str:
-        """Return the long text with this hash; it is found sooner in a given *tree*.
+    @property
+    def worker(self) -> int:
+        """The id of this worker.
 
         Raises:
-            StoreDamagedError: there is none; the journal is damaged.
-        """
-        ...
-
-    def find_all(self, nodes: Collection[int]) -> dict[int, int]:
-        """Return what ``find`` finds for several nodes, by node, without those it does not find."""
-        ...
-
-    def join(self, worker: WorkerInfo, *, lease: float) -> int:
-        """Become a worker, which counts as dead *lease* seconds after its last heartbeat.
-
-        Returns:
-            Its id. A store object is one worker at most; ``close`` leaves.
+            UsageError: ``join`` was not called.
         """
         ...
 
@@ -329,12 +250,26 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         """
         ...
 
-    def leave(self) -> None:
-        """Stop being a worker, and release all drives that are still owned; they are owed then."""
+    def workers(self) -> list[WorkerRow]:
+        """Return the workers that have joined and not left, dead ones included."""
         ...
 
-    def adopt(self, node: int) -> Ownership | None:
-        """Become the owner of a drive, if it has no living owner.
+    def drain(self, worker: int) -> None:
+        """Ask a worker to stop."""
+        ...
+
+
+class Drives(Protocol):
+    """What is owned on its own: by whom, and which of it waits for a worker.
+
+    Example:
+        >>> from treefold.stores import Drives
+        >>> def is_behind(drives: Drives, queue: str) -> bool:
+        ...     return drives.depth([queue]).oldest > 60.0
+    """
+
+    def adopt(self, node: int, *, ids: int = 0) -> Ownership | None:
+        """Become the owner of a drive, if it has no living owner, and reserve so many node ids.
 
         A worker that owns it already gets a new epoch, and its former ownership is refused from
         then on: it may not have heard that it has it.
@@ -345,17 +280,6 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
 
         Raises:
             FencedError: this worker counts as dead.
-        """
-        ...
-
-    def ticket(self, node: int) -> Ticket | None:
-        """Return the queue and the priority of a drive; None if there is no such drive."""
-        ...
-
-    def attempts(self, node: int) -> int:
-        """Return how many owners of a drive have died since it last made progress.
-
-        Progress is a call that ended, or a release.
         """
         ...
 
@@ -387,16 +311,8 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         """
         ...
 
-    def append_batches(self, batches: Sequence[Batch]) -> list[int | FencedError]:
-        """Write *batches*, each all or none, in one transaction unless one is refused.
-
-        Returns:
-            For each batch the position of its last entry within its tree, or why it was refused.
-
-        Raises:
-            UsageError: the first entry of a node has no call, or entries of a batch belong to
-                different trees; then nothing is written.
-        """
+    def ticket(self, node: int) -> Ticket | None:
+        """Return the queue and the priority of a drive; None if there is no such drive."""
         ...
 
     def owed(
@@ -405,12 +321,12 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         *,
         older_than: float = 0.0,
         queues: Collection[str] = (),
-        after: int | None = None,
+        after: int = 0,
     ) -> list[Ticket]:
         """Return drives that were wanted for so many seconds, and have no living owner.
 
-        They are those of these *queues*, or of all, by priority and age. With *after*, they are
-        those with a higher id than that, by rising ids.
+        They are the oldest of these *queues*, or of all, the oldest first. With *after*, they are
+        those that follow this drive; none, if it is not owed any more.
         """
         ...
 
@@ -418,50 +334,34 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         """Return how much is owed, in these queues or in all."""
         ...
 
-    def workers(self) -> list[WorkerRow]:
-        """Return the workers that have joined and not left, dead ones included."""
+    def doubts(self) -> int:
+        """Return how many calls are in doubt, and wait for a person."""
         ...
 
-    def drain(self, worker: int) -> None:
-        """Ask a worker to stop."""
-        ...
 
-    def post_to(self, node: int, body: str, *, question: str | None = None) -> bool:
-        """Post a message for the owner of the drive that *node* belongs to, and want the drive.
+class SharedLimits(Protocol):
+    """Limits, rates and budgets of all workers together.
+
+    Example:
+        >>> from treefold.core.rate import Rate
+        >>> from treefold.stores import SharedLimits
+        >>> def seconds_until_free(limits: SharedLimits, rate: Rate) -> float:
+        ...     return limits.take_rates({"a model": rate}, tokens=2_000)
+    """
+
+    def set_slots(
+        self, slots: Mapping[str, int], *, limits: Mapping[str, int] | None = None
+    ) -> bool:
+        """Set how many slots of each limit this worker has: so many of its requests are under way.
+
+        Those of all workers count that are alive by their leases, whatever happens to their
+        connections; those of a worker that counted as dead and lives again count again. With
+        *limits*, nothing is set if this worker is not alive, or if all would have more slots of one
+        of these limits than it allows. If this raises a StoreError, the slots may be set or not;
+        the next call decides, also if this one arrives only after it.
 
         Returns:
-            As ``post``.
-
-        Raises:
-            UnknownNodeError: there is no such node.
-        """
-        ...
-
-    def inbox_of(self, nodes: Collection[int]) -> dict[int, list[Message]]:
-        """Return the messages for these drives that are not done, oldest first, by drive."""
-        ...
-
-    def pending(self, tree: int) -> list[Question]:
-        """Return the pending questions of a tree, with those to which an answer was posted."""
-        ...
-
-    def listen(
-        self, wake: Callable[[Collection[int]], None], *, broadcasts: bool = False
-    ) -> Subscription:
-        """Call *wake*, in a thread of the store, when something was written or posted.
-
-        It gets the ids of the trees, none if they are unknown. With *broadcasts* it is also called
-        when there is a new broadcast. A call may be lost: poll as well.
-        """
-        ...
-
-    # Limits of all workers together
-
-    def take_slots(self, limits: Mapping[str, int]) -> TakenSlots | None:
-        """Take one slot of each limit, of which there are so many; None if one has none left.
-
-        The slots of a process that ends are free again at once, and those of a process that cannot
-        be reached any more after about half a minute.
+            Whether they were set.
         """
         ...
 
@@ -502,6 +402,44 @@ class SharedStore(Store, Protocol):  # noqa: PLR0904 - and all that its workers 
         ...
 
 
-def is_shared(store: Store) -> TypeGuard[SharedStore]:
-    """Whether several processes may write *store* at once."""
-    return hasattr(store, "append_batches")
+class Cluster(Protocol):
+    """The part of a store that only a store of several processes has.
+
+    All times are those of the database. Every method may block for a round trip, so none is called
+    on an event loop. ``treefold.testing.ClusterSuite`` tests whether a class implements this.
+
+    Attributes:
+        members: the workers; this process sends heartbeats there.
+        drives: what each of them owns, and what is owed.
+        limits: what all of them together may use.
+
+    Example:
+        >>> from treefold.stores import Store
+        >>> def run_one(store: Store) -> None:
+        ...     store.join()
+        ...     if (cluster := store.cluster) is not None:
+        ...         for ticket in cluster.drives.owed(limit=1):
+        ...             ownership = cluster.drives.adopt(ticket.node)
+    """
+
+    @property
+    def members(self) -> Members: ...
+    @property
+    def drives(self) -> Drives: ...
+    @property
+    def limits(self) -> SharedLimits: ...
+
+    def listen(
+        self,
+        wake: Callable[[Collection[int]], None],
+        *,
+        posted: Callable[[Collection[int]], None] | None = None,
+        broadcasts: bool = False,
+    ) -> Subscription:
+        """Call *wake*, in a thread of the store, when something was written or posted.
+
+        It gets the ids of the trees, none if they are unknown. *posted* is called as well when a
+        message may have been posted. With *broadcasts* *wake* is also called when there is a new
+        broadcast. A call may be lost: poll as well.
+        """
+        ...
