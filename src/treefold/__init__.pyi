@@ -90,6 +90,7 @@ from treefold.tree import (
     Budget as Budget,
     CodeFunction as CodeFunction,
     CodeNode as CodeNode,
+    Compaction as Compaction,
     Edit as Edit,
     Ensemble as Ensemble,
     Frame as Frame,

@@ -3,6 +3,7 @@
 from treefold.core.agent_events import (
     BudgetAwaited as BudgetAwaited,
     ConversationOpened as ConversationOpened,
+    Epoch as Epoch,
     HookDecided as HookDecided,
     LeaseAwaited as LeaseAwaited,
     NoticeGiven as NoticeGiven,

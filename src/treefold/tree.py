@@ -18,6 +18,7 @@ Running them:
     WorkerStatus, WorkerPhase: how it does there.
     Limits, Rate: how many requests may be under way at once, and how many in a minute.
     Budget: what a call may spend.
+    Compaction: how an agent makes room in the context window of its model.
     Edit: the changes that a fork makes.
 
 Calls:

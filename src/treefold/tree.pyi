@@ -9,6 +9,7 @@ from treefold.agents.think_more import (
 )
 from treefold.core.budget import Budget as Budget
 from treefold.core.code import CodeFunction as CodeFunction
+from treefold.core.compaction import Compaction as Compaction
 from treefold.core.deps import RunInfo as RunInfo
 from treefold.core.edit import Edit as Edit
 from treefold.core.frames import Frame as Frame

@@ -7,6 +7,7 @@ import pytest
 
 from treefold import ModelText, TokenUsage, ToolResult, ToolUse, UserText
 from treefold.core.agent_events import ResponseCompleted
+from treefold.core.epoch import Epoch
 from treefold.core.transcript import TranscriptPart
 from treefold.core.window import Window
 from treefold.models import Exchange, Finish
@@ -39,26 +40,32 @@ CONVERSATION: Final = said(
 )
 
 
-def test_all_is_sent_unless_a_conversation_is_opened_otherwise():
+def test_all_is_sent_in_the_first_epoch():
     window = Window.of(CONVERSATION)
     assert window.exchanges == [response.exchange for response in CONVERSATION]
     assert window.parts == [response.parts for response in CONVERSATION]
-    assert (window.asked, window.since) == ([CALL], 1)
-    assert Window.of([]) == Window([], [], [])
+    assert (window.asked, window.before, window.bare) == ([CALL], [], 0)
+    assert Window.of([]) == Window([], [], [], before=[])
 
 
-@pytest.mark.parametrize(
-    ("since", "begins"), [(1, 1), (2, 2), (3, 2), (4, 2), (5, 2), (6, 6), (7, 6)]
-)
-def test_a_window_begins_where_no_call_is_parted_from_its_result(since: int, begins: int):
-    window = Window.of(CONVERSATION, since)
-    assert window.since == begins
-    assert window.exchanges == [one.exchange for one in CONVERSATION[begins - 1 :]]
+@pytest.mark.parametrize("since", range(1, 8))
+def test_a_window_begins_with_the_exchange_of_its_epoch(since: int):
+    window = Window.of(CONVERSATION, Epoch(since=since, head=("So far ...",), bare=6))
+    assert window.exchanges == [one.exchange for one in CONVERSATION[since - 1 :]]
+    assert window.asked == [CALL]
+    assert window.bare == len(window.exchanges)
+
+
+@pytest.mark.parametrize(("since", "calls"), [(2, 0), (3, 1), (4, 1), (5, 0), (6, 0), (7, 1)])
+def test_a_head_ends_with_the_calls_whose_results_follow(since: int, calls: int):
+    window = Window.of(CONVERSATION, Epoch(since=since, head=("So far ...",)))
+    assert window.before == [CALL] * calls
 
 
 def test_a_window_only_grows_by_appending():
     for since in range(1, 8):
-        known = Window.of(CONVERSATION[:since], since).since
-        windows = [Window.of(CONVERSATION[:end], known) for end in range(since, 7)]
+        epoch = Epoch(since=since, head=("So far ...",), bare=since - 1)
+        windows = [Window.of(CONVERSATION[:end], epoch) for end in range(since, 7)]
         for earlier, later in itertools.pairwise(windows):
             assert later.exchanges[:-1] == earlier.exchanges
+            assert later.bare == earlier.bare == 0

@@ -5,13 +5,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Final, TypedDict, Unpack, overload
+from typing import Any, Final, Literal, TypedDict, Unpack, overload
 
 from treefold.agents.loop import found_model
 from treefold.agents.prompts import SystemPrompt, filled, system_text, unknown_placeholders
 from treefold.agents.results import ReturnResult
+from treefold.agents.summarize import SUMMARIZE
 from treefold.agents.task import Task, carry_out
 from treefold.core.budget import Budget
+from treefold.core.compaction import Compaction, compaction_of
 from treefold.core.conversation import AgentConversation
 from treefold.core.errors import (
     DefinitionError,
@@ -63,6 +65,7 @@ class SharedOptions(TypedDict, total=False):
     instructions: SystemPrompt | None
     description: str | None
     parallel_tools: bool | None
+    compaction: Compaction | Literal["auto"] | None
     settings: ModelSettings | None
     budget: Budget | None
     tags: Iterable[str] | None
@@ -106,6 +109,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         returns: the type of the result; without one, the result is the last text of the model.
         max_steps: how many requests one call may make.
         parallel_tools: run the calls of one response in parallel.
+        compaction: make room when the context window is nearly full: ``"auto"``, or a Compaction.
         settings: settings of the model.
         budget: what each call may spend, including all calls below it.
         tags: for hooks.
@@ -193,6 +197,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         returns: Any = None,
         max_steps: int | None = None,
         parallel_tools: bool | None = None,
+        compaction: Compaction | Literal["auto"] | None = None,
         settings: ModelSettings | None = None,
         budget: Budget | None = None,
         tags: Iterable[str] | None = None,
@@ -224,6 +229,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
             "returns": either(owner, "returns", returns, "output_type", output_type),
             "max_steps": either(owner, "max_steps", max_steps, "max_turns", max_turns),
             "parallel_tools": parallel_tools,
+            "compaction": compaction_of(owner, compaction),
             "settings": settings,
         }
         self._given = {key: value for key, value in given.items() if value is not None}
@@ -324,6 +330,11 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         return self._given.get("parallel_tools", False)
 
     @property
+    def compaction(self) -> Compaction | None:
+        """How it makes room when the context window of its model is nearly full."""
+        return self._given.get("compaction")
+
+    @property
     def settings(self) -> ModelSettings:
         """Settings of the model."""
         return self._given.get("settings") or ModelSettings()
@@ -343,7 +354,8 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
 
     @property
     def own_functions(self) -> Sequence[Function]:
-        return () if self.return_function is None else (self.return_function,)
+        returning = () if self.return_function is None else (self.return_function,)
+        return returning if self.compaction is None else (*returning, SUMMARIZE)
 
     @property
     def may_call(self) -> Sequence[Function]:
@@ -412,6 +424,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
                 "settings": self.settings,
                 "max_steps": self.max_steps,
                 "parallel_tools": self.parallel_tools,
+                "compaction": self.compaction,
                 "returns": None if returned is None else without_defaults(returned.type.schema),
             },
         }
@@ -486,6 +499,8 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
             result=None if self.return_function is None else self.return_function.type,
             max_steps=self.max_steps,
             parallel_tools=self.parallel_tools,
+            compaction=self.compaction,
+            summarize=SUMMARIZE,
         )
         return await carry_out(ctx, conversation, task)
 

@@ -51,6 +51,16 @@ class Policy(Protocol):
         """
         ...
 
+    async def before_request(self, inputs: Inputs) -> None:
+        """Prepare a request with *inputs*."""
+        ...
+
+    async def after_overflow(
+        self, failure: ModelProviderException, inputs: Inputs
+    ) -> Inputs | None:
+        """Return the inputs to send after a request that was too long; None if that is all."""
+        ...
+
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
         """Return the inputs of one last request instead of *inputs*, or raise *exceeded*."""
         ...
@@ -130,6 +140,8 @@ class Loop:
         return policy.out_of_steps()
 
     async def _request(self, inputs: Inputs) -> ResponseCompleted:
+        if inputs:  # a response that was paused is continued as it is
+            await self._policy.before_request(inputs)
         response = await self._response(inputs)
         if self._listener is not None:
             await self._listener.response_completed(response)
@@ -138,6 +150,7 @@ class Loop:
     async def _response(self, inputs: Inputs) -> ResponseCompleted:
         conversation, listener = self._conversation, self._listener
         on_event = None if listener is None else listener.event_arrived
+        has_overflowed = False
         while True:
             if listener is not None:
                 listener.request_begins(inputs)
@@ -153,6 +166,12 @@ class Loop:
             except ModelProviderException as error:
                 # It has failed for good, after all tries: a person or another model may help.
                 error.locate(self._ctx.frames())
+                if error.is_too_long and not has_overflowed:
+                    has_overflowed = True
+                    shorter = await self._policy.after_overflow(error, inputs)
+                    if shorter is not None:
+                        inputs = shorter
+                        continue
                 if not conversation.pauses_on_provider_failure:
                     raise
                 why = f"{error.message}; resume makes the request again"

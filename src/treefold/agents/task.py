@@ -6,12 +6,14 @@ from typing import Any, Final
 
 from treefold.agents.approval import approve_prompt, continuation
 from treefold.agents.calls import Calls, MadeCall, error_text
+from treefold.agents.compactor import Compactor
 from treefold.agents.loop import Loop, provider_faults
 from treefold.agents.results import ResultType, ReturnResult
 from treefold.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitError
 from treefold.core.agent_events import ResponseCompleted
+from treefold.core.compaction import Compaction
 from treefold.core.conversation import AgentConversation, Inputs, PriorConversation
-from treefold.core.errors import InvalidArgumentsError
+from treefold.core.errors import InvalidArgumentsError, ModelProviderException
 from treefold.core.exchange import Finish
 from treefold.core.function import Function, RunContext
 from treefold.core.messages import Message, messages_of
@@ -42,6 +44,8 @@ class Task:
     result: ResultType | None  # None: the last text of the model
     max_steps: int
     parallel_tools: bool
+    compaction: Compaction | None = None
+    summarize: Function | None = None  # used by it
 
 
 async def carry_out(ctx: RunContext, conversation: AgentConversation, task: Task) -> Any:
@@ -75,6 +79,11 @@ class AgentPolicy:
         self._reminders = 0
         self._results: Inputs = ()  # of the calls of the last response
         self._exceeded: BudgetExceeded | None = None  # once set, only one answer is allowed
+        self._compactor: Compactor | None = None
+        if task.compaction is not None and task.summarize is not None:
+            self._compactor = Compactor(
+                ctx, conversation, task.compaction, task.summarize, task.model
+            )
 
     async def first_inputs(self, prior: PriorConversation) -> Inputs:
         """Return the prompt, or what an earlier call could not send."""
@@ -89,6 +98,19 @@ class AgentPolicy:
                 " or return a text"
             )
         return [UserText(prompt)]
+
+    async def before_request(self, inputs: Inputs) -> None:
+        """Make room for *inputs*, if the agent does that."""
+        if self._compactor is not None:
+            await self._compactor.make_room(inputs)
+
+    async def after_overflow(
+        self, failure: ModelProviderException, inputs: Inputs
+    ) -> Inputs | None:
+        """Make room for *inputs* in the window that the provider has stated."""
+        if self._compactor is None:
+            return None
+        return await self._compactor.after_overflow(failure, inputs)
 
     # Its answer
 

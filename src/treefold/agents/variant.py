@@ -6,6 +6,7 @@ from typing import Any
 
 from treefold.agents.function import AgentFunction
 from treefold.agents.prompts import SystemPrompt
+from treefold.core.compaction import Compaction
 from treefold.core.fact import replace
 from treefold.core.function import Function, RunContext
 from treefold.core.model import Model, ModelSettings
@@ -85,6 +86,10 @@ class Variant(AgentFunction):
     @property
     def parallel_tools(self) -> bool:
         return self._agent.parallel_tools
+
+    @property
+    def compaction(self) -> Compaction | None:
+        return self._agent.compaction
 
     @property
     def settings(self) -> ModelSettings:

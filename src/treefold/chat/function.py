@@ -22,7 +22,13 @@ from treefold.chat.turn_reader import TurnReader, text_of
 from treefold.core.agent_errors import BlockedError, BudgetExceeded, DeniedError
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.conversation import AgentConversation, Inputs, PriorConversation
-from treefold.core.errors import DefinitionError, InvalidValueError, NoModelError, UsageError
+from treefold.core.errors import (
+    DefinitionError,
+    InvalidValueError,
+    ModelProviderException,
+    NoModelError,
+    UsageError,
+)
 from treefold.core.function import Function, ModelFinder, RunContext
 from treefold.core.model import Model
 from treefold.core.parameter import Parameter
@@ -198,6 +204,15 @@ class _TurnRun:
             return ()
         prompt = await continuation(self._ctx, self._conversation, answer, self._calls.messages)
         return () if prompt is None else self._history.begin(prompt)
+
+    async def before_request(self, inputs: Inputs) -> None:
+        """Do nothing: the program decides what the history holds."""
+
+    async def after_overflow(
+        self, failure: ModelProviderException, inputs: Inputs
+    ) -> Inputs | None:
+        """Return None, for the same reason."""
+        return None
 
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
         """Raise *exceeded*."""

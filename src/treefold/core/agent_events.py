@@ -7,9 +7,10 @@ only, and is discarded if the attempt fails.
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar
 
+from treefold.core.epoch import FIRST, Epoch
 from treefold.core.events import Event, Failure, Moment
 from treefold.core.exchange import Exchange
-from treefold.core.fact import VERBATIM, Finite
+from treefold.core.fact import HIDDEN, VERBATIM, Finite
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import TokenUsage
 
@@ -33,7 +34,9 @@ class ConversationOpened(Event, frozen=True):
     transcript: tuple[TranscriptPart, ...] = ()  # the conversation of an earlier call
     goes_on: bool = False  # this call continues its own conversation
     address: str = ""  # of the model's server, if the model was given one
-    since: int = 1  # the number of the first response that requests repeat
+    epoch: Epoch = FIRST  # where requests begin
+    # A hash of what precedes all messages: system prompt, functions, form of the answer.
+    prefix: Annotated[str, VERBATIM, HIDDEN] = ""
 
 
 class LeaseAwaited(Event, frozen=True):

@@ -1,8 +1,8 @@
 """Keys, which identify a call in a journal among the calls of its parent.
 
-There are three kinds of key: a name given by the caller, the response in which a model asked for
-the call, or else the function and its arguments. Keys of different kinds are never equal. The key
-of a tree that continues a failed one names that tree.
+There are four kinds of key: a name given by the caller, the response in which a model asked for
+the call, the response that the call prepares, or else the function and its arguments. Keys of
+different kinds are never equal. The key of a tree that continues a failed one names that tree.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from treefold.core.value_codec import digest
 
 _NAMED: Final = "="
 _USED: Final = "/"
+_PREPARES: Final = "<"
 _CONTINUES: Final = "+"
 
 
@@ -43,12 +44,24 @@ def of_tool_use(response: int, tool_use_id: str) -> str:
     return f"{_USED}{response}/{tool_use_id}"
 
 
-def is_past(key: str, responses: int) -> bool:
-    """Whether a model asked for the call in a response before the last one.
+def of_preparation(response: int, name: str) -> str:
+    """Return the key of a call that an agent makes before the response with this number."""
+    return f"{_PREPARES}{response}/{name}"
 
-    *responses* is the number of responses so far.
+
+def is_past(key: str, responses: int, *, is_answered: bool = False) -> bool:
+    """Whether an agent with so many *responses* does not make the call again.
+
+    A model asked for it in a response before the last one, or in that one if its calls are
+    answered; or it prepared a response that has arrived.
     """
-    return key.startswith(_USED) and not key.startswith(f"{_USED}{responses}/")
+    if key.startswith(_USED):
+        return _response_in(key) < responses + is_answered
+    return key.startswith(_PREPARES) and _response_in(key) <= responses
+
+
+def _response_in(key: str) -> int:
+    return int(key[1 : key.index("/", 1)])
 
 
 def of_content(function: str, model: Any, args: Mapping[str, Any]) -> str:

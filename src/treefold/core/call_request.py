@@ -32,6 +32,8 @@ class CallRequest(Struct):
     rules: Rules | None = None  # for models in the call and below it, in addition to those above
     # The permissions that bind a recorded tree, of a top-level call; None: those of the runtime.
     levels: Sequence[Rules] | None = None
+    # A name of the call, if an agent makes it to prepare its next request.
+    prepares: str | None = None
     prior: Any = None  # what an agent continues: a PriorConversation, or the turn of a chat
     key: str | None = None  # given by the caller
     continues: int | None = None  # the recorded call that it repeats

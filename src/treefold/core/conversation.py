@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from treefold.core.agent_errors import AgentException, BudgetExceeded
-from treefold.core.agent_events import ResponseCompleted
+from treefold.core.agent_events import ConversationOpened, ResponseCompleted
 from treefold.core.decisions import RuleChain
+from treefold.core.epoch import Epoch
 from treefold.core.function import Function, ModelFinder
 from treefold.core.model import Model, ModelSettings, Session
 from treefold.core.model_events import ModelEvent
@@ -31,6 +32,7 @@ class PriorConversation:
         system: the system prompt, if an earlier process has opened the conversation, or a fork has
             edited it.
         prompt: the first prompt, if a fork has edited it.
+        opened: how the conversation was opened last, if another call had opened it.
     """
 
     said: Sequence[ResponseCompleted] = ()
@@ -39,6 +41,7 @@ class PriorConversation:
     is_begun: bool = False
     system: str | None = None
     prompt: str | None = None
+    opened: ConversationOpened | None = None
 
 
 class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are properties
@@ -144,6 +147,16 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         ...
 
     @property
+    def said(self) -> Sequence[ResponseCompleted]:
+        """All responses, those of a call that this one continues included."""
+        ...
+
+    @property
+    def epoch(self) -> Epoch:
+        """Where requests begin."""
+        ...
+
+    @property
     def transcript(self) -> Sequence[TranscriptPart]:
         """The transcript of all completed exchanges; callers must not change it."""
         ...
@@ -163,6 +176,30 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         """The exceptions by which the agent gave up; the same objects that were raised."""
         ...
 
+    # How large it is, in tokens, as far as that can be told
+
+    @property
+    def window(self) -> int | None:
+        """How many tokens a request and its answer may have; None if it is not known."""
+        ...
+
+    def learn_window(self, tokens: int) -> None:
+        """Note the window that a provider has stated, in whatever way it is known otherwise."""
+        ...
+
+    def size(self, inputs: Inputs) -> int:
+        """Return the size of the next request, if it has these *inputs*."""
+        ...
+
+    def size_of(self, response: ResponseCompleted) -> int:
+        """Return the size of the exchange of a response, which every request repeats."""
+        ...
+
+    @property
+    def fixed_size(self) -> int:
+        """The size of what precedes all messages: the system prompt and the functions."""
+        ...
+
     # Talking
 
     def open(
@@ -171,12 +208,12 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         system: str,
         functions: Sequence[Function],
         settings: ModelSettings,
-        since: int | None = None,
+        epoch: Epoch | None = None,
     ) -> None:
         """Open the conversation with *model*, or open it again; it continues what was said.
 
-        Requests begin with response *since*, or with an earlier one if no request can begin there
-        (``Window.of``); None leaves them as they were.
+        Requests begin as *epoch* says (``Window.of``). None leaves them as they were, if that is
+        possible: another model, system prompt or function begins an epoch without thinking.
         """
         ...
 
@@ -195,6 +232,19 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         self, settings: ModelSettings, model: Model, functions: Sequence[Function]
     ) -> ModelSettings:
         """Return *settings* with a caching policy: an earlier process's, or one from past runs."""
+        ...
+
+    def begin(self, epoch: Epoch) -> None:
+        """Open the conversation again as it was opened last, with an *epoch*."""
+        ...
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether all of it is taken from a recording."""
+        ...
+
+    def replayed_epoch(self, why: str) -> Epoch | None:
+        """Return the epoch that began after the last response in the recording, if one did."""
         ...
 
     def forbid_calls(self) -> None:

@@ -760,6 +760,8 @@ class ModelProviderException(TracedError):  # noqa: N818 - the name is part of t
         model: the name of the model.
         status: the HTTP status, if there was one.
         attempts: how often the request was sent.
+        is_too_long: whether the request did not fit into the context window of the model.
+        context_window: the window in tokens that the provider stated then, if it did.
         inner: the exception of the provider's SDK, or of the connection, if there is one.
         agent, node_id, path, frames: the call that made the request, if it was an agent's.
 
@@ -778,6 +780,8 @@ class ModelProviderException(TracedError):  # noqa: N818 - the name is part of t
         status: int | None = None,
         attempts: int = 1,
         inner: BaseException | None = None,
+        is_too_long: bool = False,
+        context_window: int | None = None,
     ) -> None:
         tried = f" after {attempts} attempts" if attempts > 1 else ""
         # super() would be the SDK's exception in a combined class, and that needs a response.
@@ -786,4 +790,6 @@ class ModelProviderException(TracedError):  # noqa: N818 - the name is part of t
         self.model = model
         self.status = status
         self.attempts = attempts
+        self.is_too_long = is_too_long
+        self.context_window = context_window
         self.inner = inner

@@ -18,6 +18,8 @@ def provider_exception(
     status: int | None = None,
     attempts: int = 1,
     inner: BaseException | None = None,
+    is_too_long: bool = False,
+    context_window: int | None = None,
 ) -> ModelProviderException:
     """Return a ModelProviderException that is also an instance of the class of *inner*.
 
@@ -33,7 +35,15 @@ def provider_exception(
         # "message" is a property of our class, whose text includes the remedy.
         vars(error).update({k: v for k, v in vars(inner).items() if k != "message"})
     ModelProviderException.__init__(
-        error, provider, model, message, status=status, attempts=attempts, inner=inner
+        error,
+        provider,
+        model,
+        message,
+        status=status,
+        attempts=attempts,
+        inner=inner,
+        is_too_long=is_too_long,
+        context_window=context_window,
     )
     return error
 

@@ -24,6 +24,7 @@ from treefold.core.agent_events import (
 )
 from treefold.core.arriving import ArrivingResponse, Delta
 from treefold.core.budget import Budget, amounts_in, combined
+from treefold.core.epoch import Epoch
 from treefold.core.events import (
     AgentEdited,
     ArgumentsEdited,
@@ -89,34 +90,35 @@ class ConversationRecord:
 
     __slots__ = (
         "arriving",
-        "caching",
         "cost",
         "decisions",
         "edit",
-        "model",
+        "epochs",
+        "opened",
         "response",
         "responses",
-        "since",
-        "system",
         "transcript",
         "unanswered",
         "usage",
     )
 
     def __init__(self) -> None:
-        self.model: str | None = None
-        self.caching: str | None = None
-        self.system = ""
+        self.opened: ConversationOpened | None = None  # how it was opened last
+        self.epochs: list[Epoch] | tuple[()] = ()  # those that began after the first
         self.transcript: list[TranscriptPart] = []  # of all completed exchanges
         self.unanswered: tuple[TranscriptPart, ...] = ()  # sent to the model, without a response
         self.arriving: ArrivingResponse | None = None  # the response that is not complete yet
         self.responses: list[ResponseCompleted] = []  # what was said
-        self.since = 1  # the number of the first of them that is sent (``core.window``)
         self.response: ResponseCompleted | None = None  # the last, until the next request is sent
         self.edit: AgentEdited | None = None
         self.decisions: dict[tuple[str, str], str] = {}  # of hooks, by name and key
         self.usage = NO_USAGE
         self.cost: Decimal | None = NO_COST
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model that it was opened with last."""
+        return None if self.opened is None else self.opened.model
 
     @property
     def step(self) -> int:
@@ -450,8 +452,10 @@ class CallRecord:
 
     def _open(self, event: ConversationOpened) -> None:
         conversation = self._conversing()
-        conversation.model, conversation.system = event.model, event.system
-        conversation.caching, conversation.since = event.caching, event.since
+        known = conversation.opened
+        if event.epoch.why and (known is None or known.epoch != event.epoch):
+            conversation.epochs = [*conversation.epochs, event.epoch]
+        conversation.opened = event
         if not event.goes_on:
             conversation.transcript = list(event.transcript)
 

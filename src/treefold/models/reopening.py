@@ -1,7 +1,10 @@
 """Open a conversation that has begun, with the model that it began with or any other."""
 
+import json
 from collections.abc import AsyncGenerator, Sequence
+from hashlib import blake2b
 from itertools import zip_longest
+from typing import Final
 
 from treefold.core.errors import OtherProtocolError
 from treefold.core.exchange import PLAIN, Exchange
@@ -10,9 +13,11 @@ from treefold.core.function import Function
 from treefold.core.model import Model, ModelSettings, Session
 from treefold.core.model_events import ModelEvent
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
-from treefold.core.usage import TokenUsage
+from treefold.core.usage import NO_USAGE, TokenUsage
 from treefold.core.window import Window
-from treefold.models.translation import result_text, to_plain
+from treefold.models.translation import head_exchange, result_text, to_plain
+
+_PREFIX_BYTES: Final = 8
 
 
 def reopen(
@@ -24,17 +29,17 @@ def reopen(
 ) -> Session:
     """Return a session of *model* that continues *window*, whichever providers it was made with.
 
-    Exchanges of the model's own protocol are sent byte for byte, the others are translated: the
-    same each time that the conversation is opened. The calls that wait have the ids that they were
-    asked for with.
+    Exchanges of the model's own protocol are sent byte for byte, but for those that are sent
+    without their thinking. These and the others are translated: the same each time that the
+    conversation is opened. The calls that wait have the ids that they were asked for with.
 
     Raises:
         InvalidValueError: an exchange is damaged, or has an unknown dialect.
     """
     try:
-        session = model.open(system, functions, settings, exchanges=window.exchanges)
+        session = model.open(system, functions, settings, exchanges=_repeated(window))
     except OtherProtocolError as error:
-        exchanges = _translated(window, error.dialect)
+        exchanges = _repeated(window, error.dialect)
         session = model.open(system, functions, settings, exchanges=exchanges)
     known = {call.id for call in session.pending}
     if all(call.id in known for call in window.asked):
@@ -42,17 +47,37 @@ def reopen(
     return TakenOverSession(session, window.asked)
 
 
-def _translated(window: Window, dialect: str) -> list[Exchange]:
-    """Return the exchanges of *window*, as plain ones where they are not in *dialect*."""
+def prefix_of(system: str, functions: Sequence[Function], settings: ModelSettings) -> str:
+    """Return a hash of what precedes all messages in the requests of a conversation."""
+    told = [[one.name, one.description, one.input_schema] for one in functions]
+    text = json.dumps([system, told, settings.response_schema], default=str)
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=_PREFIX_BYTES).hexdigest()
+
+
+def _repeated(window: Window, dialect: str | None = None) -> Sequence[Exchange]:
+    """Return what is sent of *window*, as plain exchanges where they are not in *dialect*."""
+    if dialect is None and not window.bare and not window.epoch.head:
+        return window.exchanges
     said = window.parts
     if not said:
         from treefold.models.reading import read_exchanges  # noqa: PLC0415 - loads all dialects
 
         said = read_exchanges(window.exchanges)
-    return [
-        exchange if exchange.dialect in {dialect, PLAIN} else to_plain(exchange, parts)
-        for exchange, parts in zip(window.exchanges, said, strict=True)
+    head = [head_exchange(window.epoch.head, window.before)] if window.epoch.head else []
+    return head + [
+        _as_sent(exchange, parts, dialect, is_bare=number < window.bare)
+        for number, (exchange, parts) in enumerate(zip(window.exchanges, said, strict=True))
     ]
+
+
+def _as_sent(
+    exchange: Exchange, parts: Sequence[TranscriptPart], dialect: str | None, *, is_bare: bool
+) -> Exchange:
+    if is_bare:
+        # What the provider has counted for it is not what is sent now.
+        return replace(to_plain(exchange, parts), usage=NO_USAGE)
+    is_foreign = dialect is not None and exchange.dialect not in {dialect, PLAIN}
+    return to_plain(exchange, parts) if is_foreign else exchange
 
 
 class TakenOverSession(Session):

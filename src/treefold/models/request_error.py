@@ -48,6 +48,23 @@ _ABOUT_SCHEMA: Final = (
     "guided",  # vLLM: "guided decoding"
     "required for format",  # Ollama: "model vocabulary required for format"
 )
+_ABOUT_MODEL: Final = re.compile(
+    r"\bmodels?\b.{0,80}(not found|not exist|not available|not loaded|unknown|not supported)"
+    r"|(unknown|no such|invalid|unsupported) model"
+)
+_ABOUT_KEY: Final = re.compile(r"api[ _-]?key|credentials?\b|unauthori[sz]ed|authenticat")
+# That a request does not fit into the context window, in the words of each provider and server.
+_TOO_LONG: Final = re.compile(
+    r"context[_ ](length|size|window|limit)|prompt is too long|input is too long|too many tokens"
+    r"|token count .{0,40}exceeds|exceeds? .{0,60}(maximum|number of) .{0,20}tokens"
+    r"|request_too_large"
+)
+_MAY_BE_TOO_LONG: Final = frozenset({None, 400, 413, 422})  # None: in a stream
+# The window that such an error states.
+_WINDOW: Final = re.compile(
+    r"(?:context (?:length|size|window|limit)[^\d>]{0,30}|> |tokens allowed\D{0,5}|\bn_ctx\D{0,4})"
+    r"([\d,]{3,})"
+)
 _BAD_OUTPUT: Final = re.compile(r"does not match the expected .{0,80}format")  # llama.cpp
 _MAX_MESSAGE: Final = 2000  # characters of a server's message
 
@@ -98,6 +115,33 @@ class RequestError(Exception):
         return self.inner is not None and any(
             isinstance(one, ConnectionRefusedError) for one in _causes(self.inner)
         )
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the request does not fit into the context window."""
+        text = f"{self.message} {self.kind}".lower()
+        return self.status in _MAY_BE_TOO_LONG and bool(_TOO_LONG.search(text))
+
+    @property
+    def context_window(self) -> int | None:
+        """The window in tokens that the error states, if the request does not fit into it."""
+        found = _WINDOW.search(f"{self.message} {self.kind}".lower()) if self.is_too_long else None
+        return None if found is None else int(found[1].replace(",", "")) or None
+
+    @property
+    def is_about_model(self) -> bool:
+        """Whether there is no such model."""
+        return self.status == 404 or bool(
+            _ABOUT_MODEL.search(f"{self.message} {self.kind}".lower())
+        )
+
+    @property
+    def is_about_key(self) -> bool:
+        """Whether the key is missing, wrong or not enough."""
+        kind = self.kind
+        if self.status in {401, 403} or "authentication" in kind or "UNAUTHENTICATED" in kind:
+            return True
+        return "API_KEY" in kind or bool(_ABOUT_KEY.search(self.message.lower()))
 
     @property
     def refuses_tools(self) -> bool:
@@ -152,6 +196,8 @@ def from_response(
     details = objects_in(listed if isinstance(listed, list) else [listed])
     kinds = [fields.get(key) for key in ("code", "type", "status", "param")]
     kinds += [kind for detail in details for kind in _detail_kinds(detail)]
+    if isinstance(window := fields.get("n_ctx"), int):  # llama.cpp
+        kinds.append(f"n_ctx {window}")
     retry_after = _retry_after(headers)
     if retry_after is None:
         delays = [_retry_delay(detail) for detail in details]
@@ -284,7 +330,6 @@ def remedy_for(
     status, kind = error.status, error.kind
     wait = error.retry_after or 0.0
     silent = status is None and not kind
-    key = "API_KEY" in kind or "authentication" in kind or "UNAUTHENTICATED" in kind
     remedies = (
         (
             kind == TOO_LARGE,
@@ -315,22 +360,27 @@ def remedy_for(
             silent and isinstance(error.inner, BrokenStreamError),
             f"check that the server at {address} speaks this protocol",
         ),
+        (
+            error.is_refused_connection,
+            f"nothing listens at {address}: start the server, or set another address",
+        ),
         (silent, f"is the server at {address} running and reachable?"),
         (
             status is not None and status < 400,
             "redirects are not followed: set base_url to the right address",
         ),
         (
-            status in {401, 403} or key,
+            error.is_about_key,
             f"check the key: set {key_name}, or give api_key= to the model"
             if key_name
             else "check the key: give another api_key= to the model",
         ),
-        (status == 404, f"check the model's name and the address {address}"),
+        (error.is_about_model, f"check the model's name and the address {address}"),
         (status == 429, "the provider limits the rate of requests: send fewer at once, or wait"),
         (
-            status == 413 or "context" in error.message.lower(),
-            "the request is too large: shorten the conversation, or use a larger model",
+            error.is_too_long or status == 413,
+            "the request is too large: give the agent compaction='auto', shorten the conversation,"
+            " or use a larger model",
         ),
         (error.is_transient, "the provider has a problem: try again later"),
         (

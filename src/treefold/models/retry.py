@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 BACKOFF = (5.0, 10.0, 15.0, 20.0)  # seconds
 LONGEST_WAIT = 300.0  # seconds; a request is not retried if the provider asks for a longer wait
@@ -12,8 +14,8 @@ LONGEST_WAIT = 300.0  # seconds; a request is not retried if the provider asks f
 class Retry:
     """The delay before each further attempt in seconds, and the function that waits.
 
-    A delay that the provider asks for takes precedence, up to *longest*. With *if_refused* False, a
-    refused connection is not retried: no server listens at the address.
+    A delay that the provider asks for takes precedence, up to *longest*. *if_refused* says whether
+    to try again when no server listens at the address; by default only if it is another machine.
 
     Example:
         >>> from treefold.models import OpenAIModel, Retry
@@ -24,7 +26,7 @@ class Retry:
     delays: Sequence[float] = BACKOFF
     longest: float = LONGEST_WAIT
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    if_refused: bool = True
+    if_refused: bool | None = None
 
     def wait_before(self, attempt: int, retry_after: float | None = None) -> float | None:
         """Return the delay after attempt *attempt*, counted from 1; None for no further attempt."""
@@ -33,6 +35,21 @@ class Retry:
         if retry_after is None:
             return self.delays[attempt - 1]
         return retry_after if retry_after <= self.longest else None
+
+    def tries_refused(self, address: str) -> bool:
+        """Whether to try again when nothing listens at *address*."""
+        return not is_loopback(address) if self.if_refused is None else self.if_refused
+
+
+def is_loopback(address: str) -> bool:
+    """Whether the URL *address* is one of this machine."""
+    host = urlsplit(address).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,7 +314,7 @@ class WireSession(Session):
     def _retry_delay(self, error: RequestError, number: int) -> float:
         """Return the seconds to wait after attempt *number* failed; raise if it was the last."""
         retryable = error.is_transient
-        if error.is_refused_connection and not self._retry.if_refused:
+        if error.is_refused_connection and not self._retry.tries_refused(self._endpoint.address):
             retryable = False
         wait = self._retry.wait_before(number, error.retry_after) if retryable else None
         if error.is_bad_output:
@@ -341,6 +341,8 @@ class WireSession(Session):
             status=error.status,
             attempts=number,
             inner=self._sdk_exception(error),
+            is_too_long=error.is_too_long,
+            context_window=error.context_window,
         )
 
     def _sdk_exception(self, error: RequestError) -> BaseException | None:

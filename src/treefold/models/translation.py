@@ -5,18 +5,21 @@ thinking. The translation of an exchange depends on it and on those beside it al
 the same in every request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from treefold.core.exchange import PLAIN, Exchange, Finish
+from treefold.core.fact import replace
 from treefold.core.failures import failed
 from treefold.core.transcript import ModelText, ToolResult, ToolUse, TranscriptPart, UserText
+from treefold.core.usage import NO_USAGE, TokenUsage
 from treefold.models.decoder import INVALID_ARGS_KEY
 from treefold.models.dialect import Dialect
 from treefold.models.json_text import parse_json, parse_json_object, to_json
 
 _CALL_TEXT: Final = "[I asked for a call of {name} with {arguments}]"
 _RESULT_TEXT: Final = "[The result of an earlier call of {name}: {content}]"
+_UNDERSTOOD: Final = "Understood."
 _NO_RESULT: Final = "There is no result: the call was not made, or it was interrupted."
 
 
@@ -30,11 +33,17 @@ def missing_result(call: ToolUse) -> ToolResult:
     return ToolResult(call.id, failed(call.name, call.fault or _NO_RESULT), is_error=True)
 
 
+def head_exchange(texts: Sequence[str], calls: Sequence[ToolUse]) -> Exchange:
+    """Return a plain exchange in which the user said *texts*, and the model asked for *calls*."""
+    sent = [{"role": "user", "content": text} for text in texts]
+    return _plain(sent, "" if calls else _UNDERSTOOD, calls, NO_USAGE)
+
+
 def to_plain(exchange: Exchange, parts: Sequence[TranscriptPart]) -> Exchange:
     """Return *exchange*, which added *parts* to the transcript, as a plain one without thinking."""
     sent: list[dict[str, Any]] = []
     text: list[str] = []
-    calls: list[dict[str, Any]] = []
+    calls: list[ToolUse] = []
     for part in parts:
         match part:
             case UserText():
@@ -44,18 +53,28 @@ def to_plain(exchange: Exchange, parts: Sequence[TranscriptPart]) -> Exchange:
             case ModelText():
                 text.append(part.text)
             case ToolUse():
-                # Calls that could not be made were told so: they have results, too.
-                written = to_json(dict(part.args)) if part.fault is None else part.written or ""
-                function = {"name": part.name, "arguments": written}
-                calls.append({"id": part.id, "type": "function", "function": function})
+                calls.append(part)
             case _:
                 pass
+    plain = _plain(sent, "".join(text), calls, exchange.usage)
+    return replace(plain, finish=exchange.finish)
+
+
+def _plain(
+    sent: Sequence[Mapping[str, Any]], text: str, calls: Sequence[ToolUse], usage: TokenUsage
+) -> Exchange:
+    asked: list[dict[str, Any]] = []
+    for call in calls:
+        # Calls that could not be made were told so: they have results, too.
+        written = to_json(dict(call.args)) if call.fault is None else call.written or ""
+        function = {"name": call.name, "arguments": written}
+        asked.append({"id": call.id, "type": "function", "function": function})
     return Exchange(
         dialect=PLAIN,
         sent=tuple(map(to_json, sent)),
-        received=(to_json({"content": "".join(text), "tool_calls": calls}),),
-        finish=exchange.finish,
-        usage=exchange.usage,
+        received=(to_json({"content": text, "tool_calls": asked}),),
+        finish=Finish.TOOL_USE if calls else Finish.ANSWERED,
+        usage=usage,
     )
 
 

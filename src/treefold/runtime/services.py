@@ -34,6 +34,7 @@ class Services:
     on_new_code: Literal["adopt", "pause", "pin"] = "adopt"
     board: QuestionBoard = field(default_factory=QuestionBoard)
     past_runs: PastRuns = field(default_factory=PastRuns)
+    windows: dict[str, int] = field(default_factory=dict[str, int])  # learnt, by model, in tokens
 
     @property
     def allowances(self) -> Allowances:

@@ -74,7 +74,8 @@ class ScriptedModel(WireModel):
     A reply is a text, a part or a list of parts (ModelText, ThinkingPart, ToolUse), a
     ScriptedFailure, ``HANGS`` for one that never arrives, or a function that takes the
     ScriptedRequest and returns one of these. A function in the last position answers all further
-    requests. A failure is final unless *retry* sets delays for further attempts.
+    requests. A failure is final unless *retry* sets delays for further attempts. With a
+    *context_window*, agents that compact their conversations do so.
 
     Example:
         >>> import asyncio
@@ -101,9 +102,11 @@ class ScriptedModel(WireModel):
         retry: Retry | None = None,
         timers: Timers | None = None,
         price: Callable[[TokenUsage], Decimal | None] | None = None,
+        context_window: int | None = None,
     ) -> None:
         # Text is passed on as it is: neither repeated text nor thinking tags are looked for.
-        profile = Profile(cumulative=False, think_tags=("\0<", "\0>"))
+        think_tags = ("\0<", "\0>")
+        profile = Profile(cumulative=False, think_tags=think_tags, context_window=context_window)
         super().__init__(
             name,
             profile=profile,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from treefold.core.agent_errors import AgentException
-from treefold.core.call_keys import is_past, of_tool_use
+from treefold.core.call_keys import is_past, of_preparation, of_tool_use
 from treefold.core.call_request import CallRequest
 from treefold.core.decisions import RuleChain
 from treefold.core.exchange import Exchange
@@ -119,14 +119,17 @@ class AgentNode(CallNode):
 
     def may_make_again(self, key: str) -> bool:
         # The calls of the last response are made again unless their results have been sent.
-        all_answered = self.record.conversation.response is None
-        return super().may_make_again(key) and not is_past(key, self.responses + all_answered)
+        is_answered = self.record.conversation.response is None
+        is_over = is_past(key, self.responses, is_answered=is_answered)
+        return super().may_make_again(key) and not is_over
 
     def note_resignation(self, error: BaseException | None) -> None:
         if isinstance(error, AgentException):
             self.conversation.resignations.append(error)
 
     def content_key(self, request: CallRequest) -> str:
+        if request.prepares is not None:
+            return of_preparation(self.responses + 1, request.prepares)
         if request.tool_use_id is None:
             return super().content_key(request)
         return of_tool_use(self.responses, request.tool_use_id)

@@ -1,10 +1,10 @@
 """The conversation of an agent's call with its model, one request at a time."""
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
@@ -20,14 +20,16 @@ from treefold.core.agent_events import (
     ResponseCompleted,
 )
 from treefold.core.call_keys import of_tool_use
-from treefold.core.conversation import PriorConversation
+from treefold.core.conversation import Inputs, PriorConversation
 from treefold.core.decisions import RuleChain
+from treefold.core.epoch import FIRST, Epoch
 from treefold.core.errors import (
     InvalidValueError,
     ModelProviderException,
     UsageError,
 )
 from treefold.core.events import Failure
+from treefold.core.fact import replace
 from treefold.core.function import Function, ModelFinder
 from treefold.core.model import Caching, Model, ModelSettings, Session, before_attempt
 from treefold.core.model_events import (
@@ -45,12 +47,12 @@ from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserTe
 from treefold.core.usage import TokenUsage
 from treefold.core.window import Window
 from treefold.models.caching import RUNS, PastRun, caching_policy, depends_on_past
-from treefold.models.reopening import reopen
+from treefold.models.reopening import prefix_of, reopen
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, upwards
 from treefold.runtime.calls.ways_out import way_out
 from treefold.runtime.conversations.admission import admitted, price_if_known
-from treefold.runtime.conversations.opened import Opened
+from treefold.runtime.conversations.opened import Opened, size_of
 from treefold.runtime.conversations.partial_output import PartialOutput
 from treefold.runtime.loops.loop_handle import settle
 from treefold.runtime.questions.ask import ask_to_resume
@@ -78,6 +80,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._rules: RuleChain | None = None
         self._substitute: Model | None = None  # answers instead of every other model
         self._replayed: Mapping[tuple[str, str], str] | None = None  # decisions, in a replay
+        self._replayed_epochs: Sequence[Epoch] | None = None  # the same
         self.notices: list[str] = []
         # They are compared by identity: their node ids prove nothing, since other runtimes use the
         # same ids.
@@ -111,8 +114,13 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return given.said if isinstance(given, PriorConversation) else ()
 
     @property
-    def _said(self) -> Sequence[ResponseCompleted]:
+    def said(self) -> Sequence[ResponseCompleted]:
         return [*self._earlier, *self._node.record.conversation.responses]
+
+    @property
+    def epoch(self) -> Epoch:
+        last = self._last_opening
+        return FIRST if last is None else last.epoch
 
     # What it begins with
 
@@ -125,6 +133,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     def _find_prior(self) -> PriorConversation:
         record = self._node.record.conversation
+        opened = record.opened
         prompt = None if record.edit is None else record.edit.prompt
         system = None if record.edit is None else record.edit.system
         if record.responses or record.unanswered:  # in an earlier process
@@ -133,15 +142,15 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 unsent=_inputs(record),
                 response=record.response,
                 is_begun=True,
-                system=record.system if system is None else system,
+                system=opened.system if system is None and opened is not None else system,
                 prompt=prompt,
             )
-        if system is None and record.model is not None:
+        if system is None and opened is not None:
             # An earlier process has opened it, and has not sent anything yet.
-            system = record.system
+            system = opened.system
         given = self._node.request.prior
         prior = given if isinstance(given, PriorConversation) else PriorConversation()
-        return replace(prior, system=system, prompt=prompt)
+        return dataclasses.replace(prior, system=system, prompt=prompt)
 
     @property
     def handed_over(self) -> Any:
@@ -151,9 +160,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         """Return what another call needs to continue this conversation."""
         if self._opened is None:
             return self.handed_over
-        since = self._node.record.conversation.since
-        said = [response for response in self._said if response.step >= since]
-        return PriorConversation(said=said, unsent=self._unsent)
+        return PriorConversation(said=self.said, unsent=self._unsent, opened=self._last_opening)
 
     # Models and rules
 
@@ -193,28 +200,40 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         model: Model,
         prompt: str | None,
         decisions: Mapping[tuple[str, str], str] | None = None,
+        epochs: Sequence[Epoch] = (),
     ) -> None:
         """Let *model* answer instead of every other model, and begin with *prompt* if given.
 
-        *decisions* are those of hooks, which are not asked then.
+        *decisions* are those of hooks, which are not asked then; *epochs* are those that began.
         """
         self._substitute = model
         self._replayed = decisions
-        self._prior = replace(self.prior, prompt=prompt)
+        self._replayed_epochs = epochs
+        self._prior = dataclasses.replace(self.prior, prompt=prompt)
+
+    @property
+    def is_replayed(self) -> bool:
+        return self._replayed_epochs is not None
+
+    def replayed_epoch(self, why: str) -> Epoch | None:
+        found = (one for one in self._replayed_epochs or () if one.why == why)
+        return next((one for one in found if one.bare == self.responses), None)
 
     async def with_caching(
         self, settings: ModelSettings, model: Model, functions: Sequence[Function]
     ) -> ModelSettings:
         if settings.caching is not None:
             return settings
-        record = self._node.record.conversation
-        if record.caching is not None and record.model == model.name:
-            return replace(settings, caching=Caching(record.caching))
+        opened = self._node.record.conversation.opened
+        if opened is not None and opened.model == model.name:
+            return dataclasses.replace(settings, caching=Caching(opened.caching))
         past: Sequence[Sequence[float]] = ()
         if depends_on_past(functions):
             name = self._node.record.requested.function
             past = await self._services.past_runs.of(name, RUNS)
-        return replace(settings, caching=caching_policy(functions, list(map(PastRun, past))))
+        return dataclasses.replace(
+            settings, caching=caching_policy(functions, list(map(PastRun, past)))
+        )
 
     @property
     def rules(self) -> RuleChain:
@@ -280,17 +299,42 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         system: str,
         functions: Sequence[Function],
         settings: ModelSettings,
-        since: int | None = None,
+        epoch: Epoch | None = None,
     ) -> None:
-        since = self._node.record.conversation.since if since is None else since
-        window = Window.of(self._said, since)
+        prefix = prefix_of(system, functions, settings)
+        window = Window.of(self.said, epoch or self._epoch(model, system, prefix))
         session = reopen(model, system, functions, settings, window)
         said = tuple([part for parts in window.parts for part in parts])
-        self._begin(Opened(session, model, system, functions, settings), said, window.since)
+        opened = Opened(session, model, system, functions, settings)
+        self._begin(opened, said, window.epoch, prefix)
+
+    @property
+    def _last_opening(self) -> ConversationOpened | None:
+        """How it was opened last: by this call, or by the one whose conversation it continues."""
+        given = self._node.request.prior
+        opened = self._node.record.conversation.opened
+        return given.opened if opened is None and isinstance(given, PriorConversation) else opened
+
+    def _epoch(self, model: Model, system: str, prefix: str) -> Epoch:
+        """Return the epoch that continues with *model* and what precedes all messages."""
+        last = self._last_opening
+        if last is None:
+            return FIRST
+        if (last.model, last.prefix) == (model.name, prefix) or not self.said:
+            return last.epoch
+        if last.model != model.name:
+            why = f"another model: {model.name}"
+        else:
+            why = "another system prompt" if last.system != system else "other functions"
+        return replace(last.epoch, why=why, bare=self.responses, window=None)
+
+    def begin(self, epoch: Epoch) -> None:
+        opened = self._get_opened()
+        self.open(opened.model, opened.system, opened.functions, opened.settings, epoch)
 
     def forbid_calls(self) -> None:
         opened = self._get_opened()
-        settings = replace(opened.settings, call_functions=False)
+        settings = dataclasses.replace(opened.settings, call_functions=False)
         self.open(opened.model, opened.system, opened.functions, settings)
 
     def take_over(
@@ -304,11 +348,15 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._begin(Opened(session, model, system, functions, settings))
 
     def _begin(
-        self, opened: Opened, transcript: tuple[TranscriptPart, ...] = (), since: int = 1
+        self,
+        opened: Opened,
+        transcript: tuple[TranscriptPart, ...] = (),
+        epoch: Epoch = FIRST,
+        prefix: str = "",
     ) -> None:
         """Publish that the conversation is open; *transcript* is what it continues."""
         # An earlier process, or this one with other settings, had opened it before.
-        continues = self._node.record.conversation.model is not None
+        continues = self._node.record.conversation.opened is not None
         self._opened = opened
         self._charged = opened.session.usage
         caching = opened.settings.caching or Caching.NONE
@@ -322,7 +370,8 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 () if continues else transcript,
                 continues,
                 opened.model.address,
-                since,
+                epoch,
+                prefix,
             )
         )
 
@@ -330,6 +379,27 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         if self._opened is None:
             raise UsageError(f"{self._node!r} has not begun a conversation")
         return self._opened
+
+    # How large it is
+
+    @property
+    def window(self) -> int | None:
+        model = self._get_opened().model
+        known = self.epoch.window or model.context_window
+        return self._services.windows.get(model.name, known)
+
+    def learn_window(self, tokens: int) -> None:
+        self._services.windows[self._get_opened().model.name] = tokens
+
+    def size(self, inputs: Inputs) -> int:
+        return self._get_opened().size(inputs)
+
+    def size_of(self, response: ResponseCompleted) -> int:
+        return size_of(response.exchange)
+
+    @property
+    def fixed_size(self) -> int:
+        return self._get_opened().fixed_size
 
     # Requests
 

@@ -70,6 +70,23 @@ class Opened(Fact, frozen=True):
             case _:
                 return TokenUsage(input=sent, output=answer)
 
+    def size(self, inputs: Sequence[UserText | ToolResult]) -> int:
+        """Estimate the size of the next request in tokens, if it has these *inputs*."""
+        counted = self._counted.total
+        new = self._new_bytes(inputs) // _BYTES_PER_TOKEN + 1
+        return counted + new if counted else new + self.functions_size
+
+    @property
+    def functions_size(self) -> int:
+        """The size of what the model is told about functions, in tokens."""
+        texts = [f"{one.name}{one.description}{one.input_schema}" for one in self.functions]
+        return sum(map(_size, texts)) // _BYTES_PER_TOKEN
+
+    @property
+    def fixed_size(self) -> int:
+        """The size of what precedes all messages, in tokens."""
+        return _size(self.system) // _BYTES_PER_TOKEN + self.functions_size
+
     @property
     def _counted(self) -> TokenUsage:
         """What the provider has counted of the conversation; zero if it has to be measured.
@@ -85,6 +102,11 @@ class Opened(Fact, frozen=True):
         if self._counted.total:
             return new
         return new + _size(self.system) + self.measured.size(self.session.exchanges)
+
+
+def size_of(exchange: Exchange) -> int:
+    """Return about how many tokens an exchange has."""
+    return sum(map(_size, (*exchange.sent, *exchange.received))) // _BYTES_PER_TOKEN + 1
 
 
 def _size(text: str) -> int:

@@ -1,0 +1,230 @@
+"""Makes room in the context window of an agent: a summary takes the place of older exchanges.
+
+The summary is written by calls of ``Summarize`` below the agent, piece by piece, so that no request
+for it is too long. They prepare the next request (``CallRequest.prepares``): a resumed agent finds
+those that have ended, and none is paid twice. When the last of them has ended, the epoch that
+begins with the summary is recorded.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from treefold.core.agent_errors import NoAnswerError
+from treefold.core.agent_events import ResponseCompleted
+from treefold.core.call_request import CallRequest
+from treefold.core.compaction import Compaction
+from treefold.core.conversation import AgentConversation, Inputs
+from treefold.core.epoch import Epoch
+from treefold.core.errors import ModelProviderException
+from treefold.core.exchange import Finish
+from treefold.core.function import Function, RunContext
+from treefold.core.model import Model
+from treefold.core.plain import to_json
+from treefold.core.transcript import ModelText, ToolResult, ToolUse, TranscriptPart, UserText
+from treefold.core.truncation import truncate_middle
+
+COMPACTION: Final = "compaction"  # why such an epoch begins
+
+_CHARS_PER_TOKEN: Final = 4  # about
+_SURE: Final = 0.9  # of what was too long
+_PIECE: Final = 0.4  # of the window, for what one request summarizes
+_SUMMARY: Final = 0.1  # of the window, at most
+_LONGEST_SUMMARY: Final = 8_192  # tokens
+_SHORTEST_PIECE: Final = 1_000  # characters
+_SUMMED_UP: Final = (
+    "[The conversation so far was too long, and is summed up here. It goes on after that.]\n\n"
+)
+_LEFT_OUT: Final = "[Earlier messages were left out, and could not be summed up.]"
+
+
+class Compactor:
+    """Compacts the conversation of one call.
+
+    Args:
+        summarize: the function that sums up a piece of it.
+        model: that of the agent, which writes the summary unless *compaction* names another.
+    """
+
+    def __init__(
+        self,
+        ctx: RunContext,
+        conversation: AgentConversation,
+        compaction: Compaction,
+        summarize: Function,
+        model: Model,
+    ) -> None:
+        self._ctx = ctx
+        self._conversation = conversation
+        self._compaction = compaction
+        self._summarize = summarize
+        self._model = model
+
+    async def make_room(self, inputs: Inputs) -> None:
+        """Compact the conversation if a request with *inputs* would fill too much of the window."""
+        conversation = self._conversation
+        if conversation.is_replayed:
+            # The recording says whether, and in which window.
+            if (epoch := conversation.replayed_epoch(COMPACTION)) is not None:
+                await self._compact(epoch.since, epoch.window or 0)
+            return
+        window = conversation.window
+        if window and conversation.size(inputs) > self._compaction.at * window:
+            await self.compact(inputs)
+
+    async def after_overflow(
+        self, failure: ModelProviderException, inputs: Inputs
+    ) -> Inputs | None:
+        """Compact after a request with *inputs* was too long; None if that cannot help.
+
+        What the provider has said of its window is known from then on.
+        """
+        size = self._conversation.size(inputs)
+        self._conversation.learn_window(failure.context_window or round(_SURE * size))
+        return inputs if await self.compact(inputs) else None
+
+    async def compact(self, inputs: Inputs) -> bool:
+        """Begin an epoch in which *inputs* have room; False if nothing can be left out."""
+        conversation = self._conversation
+        window = conversation.window or conversation.size(inputs)
+        since = self._cut(inputs, window)
+        if since <= conversation.epoch.since:
+            return False
+        await self._compact(since, window)
+        return True
+
+    def _cut(self, inputs: Inputs, window: int) -> int:
+        """Return the number of the first response that is kept; the next one if none is."""
+        conversation, compaction = self._conversation, self._compaction
+        said, begin = conversation.said, conversation.epoch.since
+        fixed = conversation.fixed_size + size_of(inputs) + round(_SUMMARY * window)
+        room = min(compaction.keep * window, (compaction.at * window - fixed) / 2)
+        kept = [one for one in said if one.step >= begin]
+        since = conversation.responses + 1
+        for response in reversed(kept):
+            room -= conversation.size_of(response)
+            if room < 0:
+                break
+            since = response.step
+        # A response that was paused is not parted from what continues it.
+        paused = {
+            after.step
+            for before, after in pairwise(said)
+            if before.exchange.finish is Finish.PAUSED
+        }
+        while since in paused:
+            since += 1
+        return since
+
+    async def _compact(self, since: int, window: int) -> None:
+        conversation = self._conversation
+        said = [one for one in conversation.said if one.step < since]
+        epoch = conversation.epoch
+        earlier = epoch.head[-1].removeprefix(_SUMMED_UP) if epoch.head else ""
+        longest = max(_SHORTEST_PIECE, round(_PIECE * window * _CHARS_PER_TOKEN))
+        texts = _rendered([one for one in said if one.step >= epoch.since], longest // 2)
+        summary = await self._sum_up(earlier, texts, longest, window)
+        # Without one the agent can go on, too: what it has to do is in the head in any case.
+        summary = _SUMMED_UP + summary if summary.strip() else _LEFT_OUT
+        conversation.begin(
+            Epoch(
+                why=COMPACTION,
+                since=since,
+                head=(*_first_texts(said), *self._pinned(said), summary),
+                bare=conversation.responses,
+                window=window,
+            )
+        )
+
+    async def _sum_up(self, earlier: str, texts: Iterator[str], longest: int, window: int) -> str:
+        pieces, number = list(_pieces(texts, longest)), 0
+        summary = earlier
+        tokens = min(_LONGEST_SUMMARY, max(1, round(_SUMMARY * window)))
+        while pieces:
+            piece, number = pieces.pop(0), number + 1
+            args = {
+                "text": piece,
+                "earlier": summary,
+                "focus": self._compaction.focus,
+                "tokens": tokens,
+            }
+            try:
+                summary = await self._call(args, f"summary-{number}")
+            except NoAnswerError as error:
+                # It was too long, or empty.
+                summary = "\n\n".join(filter(None, [summary, error.text]))
+            except ModelProviderException as error:
+                if not error.is_too_long or len(piece) <= _SHORTEST_PIECE:
+                    raise
+                # Its tokens are shorter than those of other texts.
+                half = len(piece) // 2
+                pieces[:0] = [piece[:half], piece[half:]]
+        return summary
+
+    async def _call(self, args: dict[str, Any], name: str) -> str:
+        model = self._compaction.model or self._model
+        return await self._ctx.start(CallRequest(self._summarize, args, model=model, prepares=name))
+
+    def _pinned(self, said: Sequence[ResponseCompleted]) -> Iterator[str]:
+        """Yield the parts that stay word for word, as texts."""
+        pin, names = self._compaction.pin, dict[str, str]()
+        for part in _parts(said):
+            if isinstance(part, ToolUse):
+                names[part.id] = part.name
+            name = names.get(part.tool_use_id, "") if isinstance(part, ToolResult) else ""
+            if pin(part) if callable(pin) else name in pin:
+                yield _shown(part, names)
+
+
+def size_of(inputs: Inputs) -> int:
+    """Return about how many tokens *inputs* have."""
+    texts = (one.text if isinstance(one, UserText) else one.content for one in inputs)
+    return sum(len(text.encode(errors="replace")) for text in texts) // _CHARS_PER_TOKEN + 1
+
+
+def _parts(said: Sequence[ResponseCompleted]) -> Iterator[TranscriptPart]:
+    for response in said:
+        yield from response.parts
+
+
+def _first_texts(said: Sequence[ResponseCompleted]) -> list[str]:
+    """Return what the conversation began with."""
+    return [part.text for part in said[0].parts if isinstance(part, UserText)]
+
+
+def _rendered(said: Sequence[ResponseCompleted], longest: int) -> Iterator[str]:
+    """Yield what was said, without the thinking, each part of it no longer than *longest*."""
+    names = dict[str, str]()
+    for part in _parts(said):
+        if isinstance(part, ToolUse):
+            names[part.id] = part.name
+        if text := _shown(part, names):
+            yield truncate_middle(text, longest)
+
+
+def _shown(part: TranscriptPart, names: dict[str, str]) -> str:
+    match part:
+        case UserText():
+            return f"User: {part.text}"
+        case ModelText():
+            return f"You: {part.text}"
+        case ToolUse():
+            return f"You called {part.name} with {part.written or to_json(dict(part.args), 'them')}"
+        case ToolResult():
+            return f"Result of {names.get(part.tool_use_id, 'a call')}: {part.content}"
+        case _:
+            return ""
+
+
+def _pieces(texts: Iterator[str], longest: int) -> Iterator[str]:
+    """Yield *texts* in pieces of at most *longest* characters; none of them is longer."""
+    piece: list[str] = []
+    size = 0
+    for text in texts:
+        if piece and size + len(text) > longest:
+            yield "\n\n".join(piece)
+            piece, size = [], 0
+        piece.append(text)
+        size += len(text) + 2
+    if piece:
+        yield "\n\n".join(piece)
