@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from treefold import (
     AgentFunction,
     CodeFunction,
@@ -66,7 +64,7 @@ def test_a_long_run_is_summed_up_and_goes_on():
     with Runtime([search], models=model) as runtime:
         node = runtime.invoke(search)
         assert node.result(20) == "done"
-        assert len(summaries(node)) > 2
+        assert len(summaries(node)) == 2
         found = epochs(runtime, node)
         assert len(found) == len(summaries(node))
     for request in model.requests:

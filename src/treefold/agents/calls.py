@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from treefold.agents.approval import decide_call
+from treefold.agents.bounds import Bounds, bounded
 from treefold.agents.prompts import as_text
 from treefold.agents.results import ReturnResult
 from treefold.core.call_request import CallRequest, Gate
@@ -44,10 +45,11 @@ class MadeCall:
         """The arguments that the call was made with."""
         return self.call.args if self.node is None else self.node.inputs
 
-    def succeed(self, node: Node) -> None:
-        """Set the value of *node*, which has ended, as the result."""
+    def succeed(self, node: Node, bounds: Bounds | None = None) -> None:
+        """Set the value of *node*, which has ended, as the result; *bounds* cut it."""
         self.value = node.outputs
         text = as_text(self.value) if self.value is not None else _NOTHING
+        text = bounded(text, node) if bounds is None else bounds.cut(text, node)
         self.result = ToolResult(self.call.id, text)
 
 
@@ -85,7 +87,9 @@ class Calls:
         conversation: AgentConversation,
         functions: Sequence[Function],
         policy: CallPolicy,
+        bounds: Bounds | None = None,
     ) -> None:
+        self._bounds = bounds
         self._ctx = ctx
         self._conversation = conversation
         self._functions = {function.name: function for function in functions}
@@ -100,6 +104,8 @@ class Calls:
         Raises:
             AgentException: the agent gave up.
         """
+        if self._bounds is not None:
+            self._bounds.share(len(calls))
         made = await self._make(calls, at_once=at_once)
         self.results = [one.result for one in made if one.result is not None]
         for one in made:

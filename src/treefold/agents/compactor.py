@@ -6,7 +6,7 @@ those that have ended, and none is paid twice. When the last of them has ended, 
 begins with the summary is recorded.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ class Compactor:
 
     Args:
         summarize: the function that sums up a piece of it.
-        model: that of the agent, which writes the summary unless *compaction* names another.
+        model: returns that of the agent, which writes the summary unless *compaction* names one.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Compactor:
         conversation: AgentConversation,
         compaction: Compaction,
         summarize: Function,
-        model: Model,
+        model: Callable[[], Model],
     ) -> None:
         self._ctx = ctx
         self._conversation = conversation
@@ -70,7 +70,7 @@ class Compactor:
             return
         window = conversation.window
         if window and conversation.size(inputs) > self._compaction.at * window:
-            await self.compact(inputs)
+            await self.compact(inputs, window)
 
     async def after_overflow(
         self, failure: ModelProviderException, inputs: Inputs
@@ -79,16 +79,15 @@ class Compactor:
 
         What the provider has said of its window is known from then on.
         """
-        size = self._conversation.size(inputs)
-        self._conversation.learn_window(failure.context_window or round(_SURE * size))
-        return inputs if await self.compact(inputs) else None
-
-    async def compact(self, inputs: Inputs) -> bool:
-        """Begin an epoch in which *inputs* have room; False if nothing can be left out."""
         conversation = self._conversation
-        window = conversation.window or conversation.size(inputs)
+        window = failure.context_window or round(_SURE * conversation.size(inputs))
+        conversation.learn_window(window)
+        return inputs if await self.compact(inputs, window) else None
+
+    async def compact(self, inputs: Inputs, window: int) -> bool:
+        """Begin an epoch in which *inputs* have room; False if nothing can be left out."""
         since = self._cut(inputs, window)
-        if since <= conversation.epoch.since:
+        if since <= self._conversation.epoch.since:
             return False
         await self._compact(since, window)
         return True
@@ -162,7 +161,7 @@ class Compactor:
         return summary
 
     async def _call(self, args: dict[str, Any], name: str) -> str:
-        model = self._compaction.model or self._model
+        model = self._compaction.model or self._model()
         return await self._ctx.start(CallRequest(self._summarize, args, model=model, prepares=name))
 
     def _pinned(self, said: Sequence[ResponseCompleted]) -> Iterator[str]:

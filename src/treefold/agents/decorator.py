@@ -157,8 +157,9 @@ def agent(
     system prompt, or a function of the RunContext that returns it, and *model* the default model.
     The other options are those of AgentFunction: *uses*, *returns*, *model_tools*, *max_steps*,
     *parallel_tools*, *compaction*, *settings*, *budget*, *tags*, *repeatable*, *remote*, *ask*,
-    *uses_recursion* and *max_depth*. The names of other libraries are accepted, too: *instructions*
-    for system, *tools* for uses, *output_type* for returns, *max_turns* for max_steps.
+    *max_result_chars*, *uses_recursion* and *max_depth*. The names of other libraries are accepted,
+    too: *instructions* for system, *tools* for uses, *output_type* for returns, *max_turns* for
+    max_steps.
 
     Example:
         >>> from treefold import Runtime, agent

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final, Literal, TypedDict, Unpack, overload
 
+from treefold.agents.bounds import ReadResult
 from treefold.agents.loop import found_model
 from treefold.agents.prompts import SystemPrompt, filled, system_text, unknown_placeholders
 from treefold.agents.results import ReturnResult
@@ -38,6 +39,7 @@ from treefold.core.other_names import either
 from treefold.core.parameter import FunctionArg
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
+from treefold.models.failover import candidates, preferred, retry_primary
 from treefold.runtime.calls.files import read_file
 
 _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
@@ -51,6 +53,7 @@ _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
     "max_steps": (int, "a number"),
     "settings": (ModelSettings, "a ModelSettings(...)"),
 }
+_READ_RESULT: Final = ReadResult()  # each call offers one of its own
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -74,6 +77,7 @@ class SharedOptions(TypedDict, total=False):
     uses_recursion: bool
     max_depth: int
     ask: Ask
+    max_result_chars: int | None
 
 
 class AgentFunctionOptions(SharedOptions, total=False):
@@ -206,6 +210,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         uses_recursion: bool = False,
         max_depth: int = 10,
         ask: Ask = False,
+        max_result_chars: int | None = None,
         description: str | None = None,
         instructions: SystemPrompt | None = None,
         tools: Iterable[Function] | None = None,
@@ -248,6 +253,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
             max_depth=max_depth,
             budget=budget,
             ask=ask,
+            max_result_chars=max_result_chars,
         )
         self._check()
 
@@ -355,7 +361,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
     @property
     def own_functions(self) -> Sequence[Function]:
         returning = () if self.return_function is None else (self.return_function,)
-        return returning if self.compaction is None else (*returning, SUMMARIZE)
+        return (*returning, _READ_RESULT, SUMMARIZE)
 
     @property
     def may_call(self) -> Sequence[Function]:
@@ -399,7 +405,8 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
             return self._schema_faults()
         try:
             model = models.find(model_ref)
-            model.check(self._task_functions(model, model_ref))
+            for one in candidates(model, models):
+                one.check(self._task_functions(one, model_ref))
         except (DefinitionError, InvalidValueError) as error:
             return [str(error)]
         return []
@@ -479,7 +486,9 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         requested = conversation.model_ref
         model_ref = self.default_model if requested is None else requested
         find = partial(conversation.find_model, model_ref)
-        model = await found_model(ctx, find, model_ref, self.name, '@agent(model="{}")')
+        found = await found_model(ctx, find, model_ref, self.name, '@agent(model="{}")')
+        models = candidates(found, conversation.models)
+        model = preferred(models, conversation.model)
         functions = self._task_functions(model, model_ref)
         if not model.calls_functions:
             # Raises DefinitionError if it would have to call some.
@@ -501,6 +510,12 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
             parallel_tools=self.parallel_tools,
             compaction=self.compaction,
             summarize=SUMMARIZE,
+            models=models,
+            retry_primary=retry_primary(found),
+            for_model=lambda one: (
+                self._task_functions(one, model_ref),
+                self._task_settings(one, model_ref),
+            ),
         )
         return await carry_out(ctx, conversation, task)
 

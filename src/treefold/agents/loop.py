@@ -55,10 +55,8 @@ class Policy(Protocol):
         """Prepare a request with *inputs*."""
         ...
 
-    async def after_overflow(
-        self, failure: ModelProviderException, inputs: Inputs
-    ) -> Inputs | None:
-        """Return the inputs to send after a request that was too long; None if that is all."""
+    async def after_failure(self, failure: ModelProviderException, inputs: Inputs) -> Inputs | None:
+        """Return what to send after a request has failed for good; None if nothing helps."""
         ...
 
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
@@ -150,7 +148,6 @@ class Loop:
     async def _response(self, inputs: Inputs) -> ResponseCompleted:
         conversation, listener = self._conversation, self._listener
         on_event = None if listener is None else listener.event_arrived
-        has_overflowed = False
         while True:
             if listener is not None:
                 listener.request_begins(inputs)
@@ -166,12 +163,10 @@ class Loop:
             except ModelProviderException as error:
                 # It has failed for good, after all tries: a person or another model may help.
                 error.locate(self._ctx.frames())
-                if error.is_too_long and not has_overflowed:
-                    has_overflowed = True
-                    shorter = await self._policy.after_overflow(error, inputs)
-                    if shorter is not None:
-                        inputs = shorter
-                        continue
+                again = await self._policy.after_failure(error, inputs)
+                if again is not None:
+                    inputs = again
+                    continue
                 if not conversation.pauses_on_provider_failure:
                     raise
                 why = f"{error.message}; resume makes the request again"

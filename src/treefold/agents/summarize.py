@@ -10,6 +10,7 @@ from treefold.core.function import Function, RunContext
 from treefold.core.model import ModelSettings
 from treefold.core.parameter import Parameter
 from treefold.core.parameters import Parameters
+from treefold.models.failover import candidates, preferred, retry_primary
 
 _SYSTEM: Final = """\
 You sum up the work of an AI agent, so that it can go on when the text itself is gone. Whatever \
@@ -53,18 +54,23 @@ class Summarize(Function):
     async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         conversation = ctx.conversation
         model_ref, find = conversation.model_ref, conversation.find_model
-        model = await found_model(ctx, lambda: find(model_ref), model_ref, self.name, "{}")
+        found = await found_model(ctx, lambda: find(model_ref), model_ref, self.name, "{}")
+        models = candidates(found, conversation.models)
+        # Thinking takes as much room again.
+        settings = ModelSettings(max_tokens=2 * args["tokens"], thinking=0)
         focus = f"Pay attention to: {args['focus']}" if args["focus"] else ""
         task = Task(
-            model=model,
+            model=preferred(models, conversation.model),
             system=_SYSTEM,
             prompt=filled(_PROMPT, {**args, "focus": focus}),
             functions=(),
-            # Thinking takes as much room again.
-            settings=ModelSettings(max_tokens=2 * args["tokens"], thinking=0),
+            settings=settings,
             result=None,
             max_steps=3,
             parallel_tools=False,
+            models=models,
+            retry_primary=retry_primary(found),
+            for_model=lambda _: ((), settings),
         )
         return await carry_out(ctx, conversation, task)
 

@@ -1,14 +1,16 @@
 """``Task``: what a model is to do in one call of an agent, and how an agent has it done."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from treefold.agents.approval import approve_prompt, continuation
+from treefold.agents.bounds import READ_RESULT, Bounds, ReadResult
 from treefold.agents.calls import Calls, MadeCall, error_text
 from treefold.agents.compactor import Compactor
 from treefold.agents.loop import Loop, provider_faults
 from treefold.agents.results import ResultType, ReturnResult
+from treefold.agents.substitutes import Substitutes
 from treefold.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitError
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.compaction import Compaction
@@ -21,6 +23,7 @@ from treefold.core.model import Model, ModelSettings
 from treefold.core.suggestions import did_you_mean
 from treefold.core.transcript import ModelText, ToolResult, ToolUse, UserText
 from treefold.core.verdict import Verdict
+from treefold.models.failover import Failover
 
 _REMINDERS: Final = 2  # after a response without a usable answer
 _EMPTY: Final = "You said nothing. Give your answer."
@@ -46,6 +49,10 @@ class Task:
     parallel_tools: bool
     compaction: Compaction | None = None
     summarize: Function | None = None  # used by it
+    # The models that may go on with it, *model* among them, and what each is opened with.
+    models: Sequence[Model] = ()
+    retry_primary: float | None = None
+    for_model: Callable[[Model], tuple[Sequence[Function], ModelSettings]] | None = None
 
 
 async def carry_out(ctx: RunContext, conversation: AgentConversation, task: Task) -> Any:
@@ -57,9 +64,10 @@ async def carry_out(ctx: RunContext, conversation: AgentConversation, task: Task
         CallError: there is no answer for another reason.
     """
     policy = AgentPolicy(ctx, conversation, task)
-    settings = await conversation.with_caching(task.settings, task.model, task.functions)
+    settings = await conversation.with_caching(task.settings, task.model, policy.functions)
     with provider_faults(ctx, task.model):
-        conversation.open(task.model, task.system, task.functions, settings)
+        model = task.model.without_retries() if len(task.models) > 1 else task.model
+        conversation.open(model, task.system, policy.functions, settings)
     prior = conversation.prior
     inputs: Inputs = () if prior.response else await policy.first_inputs(prior)
     return await Loop(ctx, conversation, task.model, policy).run(inputs, task.max_steps)
@@ -79,10 +87,18 @@ class AgentPolicy:
         self._reminders = 0
         self._results: Inputs = ()  # of the calls of the last response
         self._exceeded: BudgetExceeded | None = None  # once set, only one answer is allowed
+        self._bounds = Bounds(conversation, task.compaction)
+        self.functions = self._offered(task)
+        self._has_overflowed = False  # the request that is being made
+        self._substitutes: Substitutes | None = None
+        if len(task.models) > 1:
+            self._substitutes = Substitutes(
+                conversation, task.models, task.model, task.retry_primary, self._use
+            )
         self._compactor: Compactor | None = None
         if task.compaction is not None and task.summarize is not None:
             self._compactor = Compactor(
-                ctx, conversation, task.compaction, task.summarize, task.model
+                ctx, conversation, task.compaction, task.summarize, self._model
             )
 
     async def first_inputs(self, prior: PriorConversation) -> Inputs:
@@ -101,16 +117,43 @@ class AgentPolicy:
 
     async def before_request(self, inputs: Inputs) -> None:
         """Make room for *inputs*, if the agent does that."""
+        self._has_overflowed = False
+        if self._substitutes is not None:
+            await self._substitutes.before_request()
         if self._compactor is not None:
             await self._compactor.make_room(inputs)
 
-    async def after_overflow(
-        self, failure: ModelProviderException, inputs: Inputs
-    ) -> Inputs | None:
-        """Make room for *inputs* in the window that the provider has stated."""
-        if self._compactor is None:
+    async def after_failure(self, failure: ModelProviderException, inputs: Inputs) -> Inputs | None:
+        """Make room for *inputs*, once, if they were too long; or let another model go on."""
+        if failure.is_too_long:
+            # Another model would have to read all of it as well.
+            if self._compactor is None or self._has_overflowed:
+                return None
+            self._has_overflowed = True
+            return await self._compactor.after_overflow(failure, inputs)
+        if self._substitutes is None or not await self._substitutes.after_failure():
             return None
-        return await self._compactor.after_overflow(failure, inputs)
+        return inputs
+
+    def _model(self) -> Model:
+        """Return the model that goes on; for a call of another agent."""
+        if self._substitutes is None:
+            return self._task.model
+        return Failover(*self._substitutes.in_order, retry_primary=self._task.retry_primary)
+
+    async def _use(self, model: Model) -> None:
+        """Open the conversation with another model."""
+        assert self._task.for_model is not None  # there are several models
+        functions, settings = self._task.for_model(model)
+        conversation = self._conversation
+        settings = await conversation.with_caching(settings, model, functions)
+        if self._exceeded is not None:
+            settings = replace(settings, call_functions=False)
+        if any(one.name == READ_RESULT for one in self.functions):
+            functions = self._with_read_result(functions)
+        with provider_faults(self._ctx, model):
+            conversation.open(model, self._task.system, functions, settings)
+        self.functions = functions
 
     # Its answer
 
@@ -149,11 +192,39 @@ class AgentPolicy:
         # The model asks for calls although it has no functions any more.
         if self._exceeded is not None:
             raise self._exceeded
-        calls = Calls(self._ctx, self._conversation, self._task.functions, self)
+        calls = Calls(self._ctx, self._conversation, self.functions, self, self._bounds)
         pending = tuple(self._conversation.pending)
         outcome = await calls.follow(pending, at_once=self._task.parallel_tools)
         self._results = calls.results
+        if self._bounds.has_cut:
+            self._offer_read_result()
         return outcome
+
+    def _offered(self, task: Task) -> Sequence[Function]:
+        """Return the functions of the model: those of the task, and to read long results.
+
+        That one is offered from the beginning where results are expected to be cut, and otherwise
+        from the first that is cut: another function begins an epoch.
+        """
+        expected = task.compaction is not None or any(
+            one.max_result_chars is not None for one in task.functions
+        )
+        is_offered = READ_RESULT in self._conversation.prior.offered
+        if task.functions and (expected or is_offered):
+            return self._with_read_result(task.functions)
+        return task.functions
+
+    def _with_read_result(self, functions: Sequence[Function]) -> Sequence[Function]:
+        if any(one.name == READ_RESULT for one in functions):
+            return functions
+        return [*functions, ReadResult(self._bounds)]
+
+    def _offer_read_result(self) -> None:
+        """Let the model read what was cut of a result."""
+        functions = self._with_read_result(self.functions)
+        if len(functions) > len(self.functions):
+            self.functions = functions
+            self._conversation.offer(functions)
 
     async def before_end(self, answer: Any) -> Inputs:
         """Return what hooks tell the agent to do next, with the results of its last calls."""
@@ -191,7 +262,7 @@ class AgentPolicy:
     async def settle(self, made: MadeCall, failure: BaseException | None) -> None:
         """Set the value of the call as its result, or why it failed or could not be made."""
         if made.node is not None and failure is None:
-            made.succeed(made.node)
+            made.succeed(made.node, self._bounds)
             return
         text = made.call.fault or self._unknown(made.call.name)
         made.value = text if failure is None else error_text(failure)
@@ -201,7 +272,7 @@ class AgentPolicy:
         """Do nothing: results are kept nowhere else."""
 
     def _unknown(self, name: str) -> str:
-        names = [function.name for function in self._task.functions]
+        names = [function.name for function in self.functions]
         hint = did_you_mean(name, names, then=" ")
         return f"there is no function {name!r}; {hint}there are: {', '.join(names) or 'none'}"
 

@@ -39,6 +39,7 @@ class Variant(AgentFunction):
             uses_recursion=agent.uses_recursion,
             max_depth=agent.max_depth,
             ask=agent.ask,
+            max_result_chars=agent.max_result_chars,
         )
 
     def with_extra(self, args: Mapping[str, Any], value: Any) -> dict[str, Any]:

@@ -208,10 +208,8 @@ class _TurnRun:
     async def before_request(self, inputs: Inputs) -> None:
         """Do nothing: the program decides what the history holds."""
 
-    async def after_overflow(
-        self, failure: ModelProviderException, inputs: Inputs
-    ) -> Inputs | None:
-        """Return None, for the same reason."""
+    async def after_failure(self, failure: ModelProviderException, inputs: Inputs) -> Inputs | None:
+        """Return None: the reader of the turn gets the exception."""
         return None
 
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:

@@ -35,6 +35,7 @@ class CodeOptions(TypedDict, total=False):
     max_depth: int
     budget: Budget | None
     ask: Ask
+    max_result_chars: int | None
 
 
 class CodeFunction(Function[P, R_co]):
@@ -95,6 +96,7 @@ class CodeFunction(Function[P, R_co]):
         budget: Budget | None = None,
         remote: bool | str = False,
         ask: Ask = False,
+        max_result_chars: int | None = None,
     ) -> None:
         if desc is None and args is None:
             desc = description_of(callable)
@@ -112,6 +114,7 @@ class CodeFunction(Function[P, R_co]):
             budget=budget,
             remote=remote,
             ask=ask,
+            max_result_chars=max_result_chars,
         )
         self.callable = callable
         self.kind = Kind.of(callable)

@@ -33,6 +33,7 @@ class PriorConversation:
             edited it.
         prompt: the first prompt, if a fork has edited it.
         opened: how the conversation was opened last, if another call had opened it.
+        offered: the names of the functions that it was opened with last.
     """
 
     said: Sequence[ResponseCompleted] = ()
@@ -42,6 +43,7 @@ class PriorConversation:
     system: str | None = None
     prompt: str | None = None
     opened: ConversationOpened | None = None
+    offered: Sequence[str] = ()
 
 
 class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are properties
@@ -62,6 +64,11 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
     @property
     def model_ref(self) -> Any:
         """The model that was requested for this call only."""
+        ...
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model that it was opened with last."""
         ...
 
     @property
@@ -176,6 +183,10 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         """The exceptions by which the agent gave up; the same objects that were raised."""
         ...
 
+    def now(self) -> float:
+        """Return the time, as the events of the tree have it."""
+        ...
+
     # How large it is, in tokens, as far as that can be told
 
     @property
@@ -184,7 +195,7 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         ...
 
     def learn_window(self, tokens: int) -> None:
-        """Note the window that a provider has stated, in whatever way it is known otherwise."""
+        """Note the window that a provider has stated; it counts from the next opening on."""
         ...
 
     def size(self, inputs: Inputs) -> int:
@@ -236,6 +247,10 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
 
     def begin(self, epoch: Epoch) -> None:
         """Open the conversation again as it was opened last, with an *epoch*."""
+        ...
+
+    def offer(self, functions: Sequence[Function]) -> None:
+        """Open the conversation again with these *functions*, otherwise as it was opened last."""
         ...
 
     @property

@@ -61,6 +61,7 @@ R_co = TypeVar("R_co", default=Any, covariant=True)
 # ambiguous for a plain ``RunContext``.
 Deps_co = TypeVar("Deps_co", default=object, covariant=True)
 
+FEWEST_CHARS: Final = 300  # of a result, for a model
 DEFAULT_QUEUE = "default"  # of calls that any worker may run
 
 NO_DEFAULT: Final[Any] = object()  # of a question
@@ -207,6 +208,7 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
         budget: Budget | None = None,
         remote: bool | str = False,
         ask: Ask = False,
+        max_result_chars: int | None = None,
     ) -> None:
         if budget is not None and not isinstance(budget, Budget):
             raise InvalidValueError(f"the budget of {name} is a Budget(...), not {budget!r}")
@@ -231,6 +233,14 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
                 " decides it from the arguments"
             )
         self.ask = ask
+        if max_result_chars is not None and not (
+            isinstance(max_result_chars, int) and max_result_chars >= FEWEST_CHARS
+        ):
+            raise InvalidValueError(
+                f"max_result_chars={max_result_chars!r} of {name}: give {FEWEST_CHARS} or more"
+            )
+        # How much of a result a model gets at once; None: not specified.
+        self.max_result_chars = max_result_chars
         self._uses = checked_functions(uses, f"the 'uses' of {name}")
         self.made_at = time.time()  # a source file that was changed later is not its source
 

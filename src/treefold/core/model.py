@@ -188,6 +188,10 @@ class Model(ABC):
         """The most tokens that a request and its answer have together; None if it is unknown."""
         return None
 
+    def without_retries(self) -> "Model":
+        """Return the same model, for a request that another model makes if this one fails."""
+        return self
+
     def longest_answer(self, settings: ModelSettings) -> int | None:
         """Return the most tokens that an answer has, thinking included; None if it is unknown.
 

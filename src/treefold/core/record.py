@@ -104,7 +104,7 @@ class ConversationRecord:
 
     def __init__(self) -> None:
         self.opened: ConversationOpened | None = None  # how it was opened last
-        self.epochs: list[Epoch] | tuple[()] = ()  # those that began after the first
+        self.epochs: list[Epoch] | tuple[()] = ()  # in order
         self.transcript: list[TranscriptPart] = []  # of all completed exchanges
         self.unanswered: tuple[TranscriptPart, ...] = ()  # sent to the model, without a response
         self.arriving: ArrivingResponse | None = None  # the response that is not complete yet
@@ -119,6 +119,11 @@ class ConversationRecord:
     def model(self) -> str | None:
         """The name of the model that it was opened with last."""
         return None if self.opened is None else self.opened.model
+
+    @property
+    def system(self) -> str:
+        """The system prompt that it was opened with last."""
+        return "" if self.opened is None else self.opened.system
 
     @property
     def step(self) -> int:
@@ -453,7 +458,7 @@ class CallRecord:
     def _open(self, event: ConversationOpened) -> None:
         conversation = self._conversing()
         known = conversation.opened
-        if event.epoch.why and (known is None or known.epoch != event.epoch):
+        if known is None or known.epoch != event.epoch:
             conversation.epochs = [*conversation.epochs, event.epoch]
         conversation.opened = event
         if not event.goes_on:

@@ -21,6 +21,7 @@ from treefold.core.model_events import (
 )
 from treefold.models.anthropic.model import AnthropicModel as AnthropicModel
 from treefold.models.caching import PastRun as PastRun, caching_policy as caching_policy
+from treefold.models.failover import Failover as Failover
 from treefold.models.gemini.model import GeminiModel as GeminiModel
 from treefold.models.local.model import LocalModel as LocalModel
 from treefold.models.local.weights import fetch_weights as fetch_weights

@@ -7,6 +7,7 @@ from treefold.core.model import Model
 from treefold.core.provider import Provider
 from treefold.core.suggestions import did_you_mean
 from treefold.models.anthropic.model import AnthropicModel
+from treefold.models.failover import PREFIX, Failover
 from treefold.models.gemini.model import GeminiModel
 from treefold.models.local.model import LocalModel
 from treefold.models.openai.model import LOCAL_SERVERS, OpenAIModel
@@ -37,7 +38,7 @@ def find_model(name: str | Provider | Model) -> Model:
     A name is ``provider:model``, ``openai:model@address`` for any compatible server (the address
     may be ``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``; ``ollama:model`` is a short form),
     ``local``, ``local:NAME`` for a model that ``treefold local`` lists, or ``local:file.gguf``. The
-    name of a provider alone selects its default model.
+    name of a provider alone selects its default model. ``failover:FIRST|SECOND`` is a Failover.
     ``google`` is another name of ``gemini``, and ``openai-chat`` of ``openai``.
 
     Example:
@@ -52,6 +53,8 @@ def find_model(name: str | Provider | Model) -> Model:
     if isinstance(name, Model):
         return name
     kind, _, rest = str(name).partition(":")
+    if str(name).startswith(PREFIX):
+        return Failover.named(str(name))
     if kind.lower() in LOCAL_SERVERS and rest:
         return OpenAIModel(rest, base_url=kind)
     try:

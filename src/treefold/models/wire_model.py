@@ -4,10 +4,11 @@ import os
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from decimal import Decimal
 from importlib import import_module
 from types import ModuleType
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 from urllib.parse import urlsplit
 
 from treefold.core.errors import DefinitionError, InvalidValueError, UsageError
@@ -110,6 +111,11 @@ class WireModel(Model):
     @property
     def calls_functions(self) -> bool:
         return self.profile.calls_functions
+
+    def without_retries(self) -> Self:
+        other = copy(self)
+        other.retry = Retry(())
+        return other
 
     @property
     def context_window(self) -> int | None:

@@ -71,16 +71,24 @@ class RecordedModel(PlaceholderModel):
     Args:
         sent: is called with each request: system prompt, names of the functions, inputs.
         answered: waits for the outcome of the request, and returns or raises it.
+        window: the context window that was known when the conversation began.
     """
 
-    def __init__(self, name: str, sent: Sent, answered: Answered) -> None:
+    def __init__(
+        self, name: str, sent: Sent, answered: Answered, window: int | None = None
+    ) -> None:
         super().__init__(name)
+        self._window = window
         self.sent = sent
         self.answered = answered
         self.responses: list[ResponseCompleted] = []
         # Those of earlier calls, which a turn of a chat continues.
         self.before: Sequence[Exchange] = ()
         self.cost: Decimal | None = None  # of the last request
+
+    @property
+    def context_window(self) -> int | None:
+        return self._window
 
     def price(self, usage: TokenUsage) -> Decimal | None:
         """Return the cost of the last request."""

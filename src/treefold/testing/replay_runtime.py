@@ -141,7 +141,8 @@ class ReplayRuntime(Runtime):
         if isinstance(node, AgentNode):
             sent, answered = partial(self._sent, node, call), partial(self._answered, call)
             talk = call.record.conversation
-            model = RecordedModel(talk.model or "a model", sent, answered)
+            window = talk.epochs[0].window if talk.epochs else None
+            model = RecordedModel(talk.model or "a model", sent, answered, window)
             prompt = None if talk.edit is None else talk.edit.prompt
             decisions = None if self._decides else talk.decisions
             node.conversation.replay(model, prompt, decisions, talk.epochs)

@@ -56,6 +56,7 @@ def tool(  # pyright: ignore[reportOverlappingOverload] - the last one is for th
     repeatable: bool | None = None,
     remote: bool | str = False,
     ask: Ask = False,
+    max_result_chars: int | None = None,
 ) -> DictToolDecorator: ...
 
 
@@ -69,6 +70,7 @@ def tool(  # pyright: ignore[reportOverlappingOverload] - the last one is for th
     repeatable: bool | None = None,
     remote: bool | str = False,
     ask: Ask = False,
+    max_result_chars: int | None = None,
 ) -> ToolDecorator: ...
 
 
@@ -82,6 +84,7 @@ def tool(
     repeatable: bool | None = None,
     remote: bool | str = False,
     ask: Ask = False,
+    max_result_chars: int | None = None,
     **fixed_kwargs: Any,
 ) -> PartialToolDecorator: ...
 
@@ -95,6 +98,7 @@ def tool(
     repeatable: bool | None = None,
     remote: bool | str = False,
     ask: Ask = False,
+    max_result_chars: int | None = None,
     **fixed_kwargs: Any,
 ) -> Tool | ToolDecorator | PartialToolDecorator | DictToolDecorator:
     """Make a Tool of an ``async def`` or an async generator, and register it by its name.
@@ -117,6 +121,7 @@ def tool(
         ask: whether a person has to approve each call that a model asks for, wherever it runs:
             True, the question as a text, or a function of the arguments (a dict) that returns one
             of these. Calls that code makes are not asked about.
+        max_result_chars: how many characters of a result a model gets at once; 100,000 at most.
         fixed_kwargs: arguments added to every call; a function without parameters is called each
             time. Call-time arguments override them, with a warning.
 
@@ -138,7 +143,9 @@ def tool(
         ['query']
     """
     parts, fixed = _split_arguments(args, fixed_kwargs)
-    options = ToolOptions(lock, tags, type, tuple(uses), repeatable, remote, ask, fixed)
+    options = ToolOptions(
+        lock, tags, type, tuple(uses), repeatable, remote, ask, max_result_chars, fixed
+    )
     if parts:
         return DictToolDecorator(DictToolDefinition.read(parts, options))
     if args:

@@ -66,6 +66,7 @@ class DictTool(Tool[..., C_co, R_co], Generic[C_co, R_co]):
             repeatable=None,
             remote=False,
             ask=False,
+            max_result_chars=None,
             fixed={},
         )
         self._definition = DictToolDefinition.read(parts, options)

@@ -43,6 +43,7 @@ class ToolOptions:
     repeatable: bool | None
     remote: bool | str
     ask: Ask
+    max_result_chars: int | None
     fixed: Mapping[str, Any]
 
     def check(self, fn: Callable[..., Any]) -> None:

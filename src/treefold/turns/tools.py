@@ -261,6 +261,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
             repeatable=options.repeatable,
             remote=options.remote,
             ask=options.ask,
+            max_result_chars=options.max_result_chars,
         )
         # The docstring as it is; what a model reads of it is the description.
         docstring = inspect.getdoc(underlying(fn)) or "" if desc is None else desc
@@ -448,10 +449,11 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
         repeatable: bool | None = None,
         remote: bool | str = False,
         ask: Ask = False,
+        max_result_chars: int | None = None,
         **fixed_kwargs: Any,
     ) -> ToolDecorator: ...
 
-    def subtool(
+    def subtool(  # noqa: PLR0913 - the options of @tool
         self,
         fn: Callable[..., Any] | None = None,
         /,
@@ -463,10 +465,13 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
         repeatable: bool | None = None,
         remote: bool | str = False,
         ask: Ask = False,
+        max_result_chars: int | None = None,
         **fixed_kwargs: Any,
     ) -> "Tool | ToolDecorator":
         """Make the decorated function a tool under this one, registered as ``parent.child``."""
-        options = ToolOptions(lock, tags, type, tuple(uses), repeatable, remote, ask, fixed_kwargs)
+        options = ToolOptions(
+            lock, tags, type, tuple(uses), repeatable, remote, ask, max_result_chars, fixed_kwargs
+        )
         decorate = ToolDecorator(options, self)
         return decorate if fn is None else decorate(fn)
 

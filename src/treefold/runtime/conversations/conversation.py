@@ -144,13 +144,15 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 is_begun=True,
                 system=opened.system if system is None and opened is not None else system,
                 prompt=prompt,
+                offered=() if opened is None else opened.functions,
             )
         if system is None and opened is not None:
             # An earlier process has opened it, and has not sent anything yet.
             system = opened.system
         given = self._node.request.prior
         prior = given if isinstance(given, PriorConversation) else PriorConversation()
-        return dataclasses.replace(prior, system=system, prompt=prompt)
+        offered = () if opened is None else opened.functions
+        return dataclasses.replace(prior, system=system, prompt=prompt, offered=offered)
 
     @property
     def handed_over(self) -> Any:
@@ -317,20 +319,25 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     def _epoch(self, model: Model, system: str, prefix: str) -> Epoch:
         """Return the epoch that continues with *model* and what precedes all messages."""
-        last = self._last_opening
+        last, window = self._last_opening, self._services.windows.get(model.name)
+        window = window or model.context_window
         if last is None:
-            return FIRST
+            return Epoch(window=window)
         if (last.model, last.prefix) == (model.name, prefix) or not self.said:
             return last.epoch
         if last.model != model.name:
             why = f"another model: {model.name}"
         else:
             why = "another system prompt" if last.system != system else "other functions"
-        return replace(last.epoch, why=why, bare=self.responses, window=None)
+        return replace(last.epoch, why=why, bare=self.responses, window=window)
 
     def begin(self, epoch: Epoch) -> None:
         opened = self._get_opened()
         self.open(opened.model, opened.system, opened.functions, opened.settings, epoch)
+
+    def offer(self, functions: Sequence[Function]) -> None:
+        opened = self._get_opened()
+        self.open(opened.model, opened.system, functions, opened.settings)
 
     def forbid_calls(self) -> None:
         opened = self._get_opened()
@@ -380,13 +387,14 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             raise UsageError(f"{self._node!r} has not begun a conversation")
         return self._opened
 
+    def now(self) -> float:
+        return self._node.tree.now()
+
     # How large it is
 
     @property
     def window(self) -> int | None:
-        model = self._get_opened().model
-        known = self.epoch.window or model.context_window
-        return self._services.windows.get(model.name, known)
+        return self.epoch.window
 
     def learn_window(self, tokens: int) -> None:
         self._services.windows[self._get_opened().model.name] = tokens
