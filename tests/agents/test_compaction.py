@@ -1,44 +1,70 @@
 """An agent whose context window is nearly full goes on with a summary of what came before."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from treefold import (
     AgentFunction,
     CodeFunction,
     Compaction,
+    ModelProviderException,
+    ModelText,
     Node,
     RunContext,
     Runtime,
+    ToolResult,
     ToolUse,
     UserText,
     agent,
 )
-from treefold.events import ConversationOpened, Epoch
-from treefold.testing import ScriptedModel
+from treefold.errors import InvalidValueError
+from treefold.events import ConversationOpened, Epoch, RequestFailed
+from treefold.testing import ScriptedFailure, ScriptedModel, replay
 from treefold.testing.scripted import ScriptedRequest
 
 WINDOW = 4_000
+TASK = "Look everywhere, and never at the moon."
 
 
 def look(ctx: RunContext, place: int) -> str:
     return f"in {place} there is " + "a cup " * 40
 
 
-LOOK = CodeFunction(callable=look, repeatable=True)
+LOOK: Any = CodeFunction(callable=look, repeatable=True)
 
 
-def working(steps: int) -> ScriptedModel:
-    """Return a model that looks at so many places, and sums up when it is asked to."""
+def working(
+    steps: int,
+    *,
+    before: Sequence[ToolUse] = (),
+    each: int = 0,
+    window: int | None = WINDOW,
+    refuses: int | None = None,
+) -> ScriptedModel:
+    """Return a model that looks at so many places, and sums up when it is asked to.
+
+    Args:
+        before: what it calls first.
+        each: how many characters it writes beside each call.
+        refuses: the window that it really has, if it is not known.
+    """
 
     def reply(request: ScriptedRequest) -> Any:
+        if refuses is not None and len(str(request.transcript)) > 4 * refuses:
+            return ScriptedFailure(400, f"maximum context length is {refuses} tokens")
         if "sum up" in request.system:
-            return f"summary {len(request.transcript[-1].text)}"
-        done = places.pop(0) if places else None
-        return "done" if done is None else ToolUse(f"call_{done}", "look", {"place": done})
+            return "the summary"
+        if not calls:
+            return "done"
+        return [ModelText("x" * each), calls.pop(0)] if each else calls.pop(0)
 
-    places = list(range(1, steps + 1))
-    return ScriptedModel(reply, context_window=WINDOW)
+    places = range(1, steps + 1)
+    calls = [*before, *(ToolUse(f"call_{n}", "look", {"place": n}) for n in places)]
+    return ScriptedModel(reply, context_window=window)
 
 
 def summaries(node: Node) -> list[Node]:
@@ -50,24 +76,150 @@ def epochs(runtime: Runtime, node: Node) -> Sequence[Epoch]:
     return [event.epoch for event in opened if event.node == node.id and event.epoch.why]
 
 
-def searching(**options: Any) -> AgentFunction[Any, str]:
-    @agent(uses=[LOOK], compaction=Compaction(**options), max_steps=1000)
+def searching(uses: Sequence[Any] = (LOOK,), **options: Any) -> AgentFunction[Any, str]:
+    @agent(uses=uses, compaction=Compaction(**options), max_steps=1000)
     def search() -> str:
         """Search."""
-        return "Look everywhere, and never at the moon."
+        return TASK
 
     return search
 
 
-def test_a_long_run_is_summed_up_and_goes_on():
+def test_a_long_run_is_summed_up_and_goes_on(tmp_path: Path):
     model, search = working(60), searching()
-    with Runtime([search], models=model) as runtime:
+    with Runtime([search], models=model, store=tmp_path / "run.db") as runtime:
         node = runtime.invoke(search)
-        assert node.result(20) == "done"
+        assert node.result(30) == "done"
         assert len(summaries(node)) == 2
-        found = epochs(runtime, node)
-        assert len(found) == len(summaries(node))
+        assert len(epochs(runtime, node)) == 2
     for request in model.requests:
         if "sum up" not in request.system:
-            assert request.transcript[0] == UserText("Look everywhere, and never at the moon.")
+            first = request.transcript[0]
+            assert isinstance(first, UserText)
+            assert first.text.startswith(TASK)
+            assert len(str(request.transcript)) < 4 * WINDOW
+    # What was said stays, all of it.
     assert sum(isinstance(part, ToolUse) for part in node.get_transcript()) == 60
+    assert replay([search], tmp_path / "run.db").divergence is None
+
+
+def test_at_most_one_summary_is_made_in_ten_steps_however_long_the_results_are():
+    def shout(ctx: RunContext, place: int) -> str:
+        return "a cup " * 20_000
+
+    model = working(60)
+    search = searching([CodeFunction(name="look", desc="Look.", callable=shout, repeatable=True)])
+    with Runtime([search], models=model) as runtime:
+        node = runtime.invoke(search)
+        assert node.result(30) == "done"
+        found = [epoch.bare for epoch in epochs(runtime, node)]
+        assert found
+        assert all(after - before >= 10 for before, after in pairwise([0, *found]))
+        calls = [child for child in node.children if child.function.name == "look"]
+        assert {len(child.outputs) for child in calls} == {120_000}
+
+
+def test_a_summary_is_made_in_pieces_that_fit():
+    def fits(request: ScriptedRequest) -> bool:
+        return len(str(request.transcript)) < 4 * WINDOW
+
+    model, search = working(25, each=1_500), searching(keep=0.1, at=0.9)
+    with Runtime([search], models=model) as runtime:
+        assert runtime.invoke(search).result(30) == "done"
+    assert all(map(fits, model.requests))
+
+
+def test_the_window_is_learnt_from_the_provider():
+    model = working(40, window=None, refuses=WINDOW)
+    search = searching()
+    with Runtime([search], models=model) as runtime:
+        node = runtime.invoke(search)
+        assert node.result(30) == "done"
+        failed = [e for e in runtime.events(node).read() if isinstance(e, RequestFailed)]
+        assert len([event for event in failed if event.node == node.id]) == 1
+        assert {epoch.window for epoch in epochs(runtime, node)} == {WINDOW}
+
+
+def test_without_compaction_a_full_window_is_an_error_that_says_so():
+    model = working(40, window=None, refuses=WINDOW)
+
+    @agent(uses=[LOOK])
+    def search() -> str:
+        """Search."""
+        return TASK
+
+    with Runtime([search], models=model) as runtime:
+        with pytest.raises(ModelProviderException, match="compaction='auto'") as caught:
+            runtime.invoke(search).result(30)
+    assert (caught.value.is_too_long, caught.value.context_window) == (True, WINDOW)
+
+
+def test_what_is_pinned_stays_word_for_word():
+    rule = "never at the roof"
+
+    def rules(ctx: RunContext) -> str:
+        return rule
+
+    pinned = CodeFunction(name="rules", desc="Read the rules.", callable=rules, repeatable=True)
+    model = working(30, before=[ToolUse("rules_1", "rules")])
+    search = searching([LOOK, pinned], pin=["rules"])
+    with Runtime([search], models=model) as runtime:
+        assert runtime.invoke(search).result(30) == "done"
+    last = [one for one in model.requests if "sum up" not in one.system][-1]
+    assert f"Result of rules: {rule}" in str(last.transcript[0])
+
+
+def test_a_result_that_was_cut_is_read_piece_by_piece():
+    def book(ctx: RunContext) -> str:
+        return "".join(f"page {number:05}\n" for number in range(20_000))
+
+    reader: Any = CodeFunction(name="book", desc="Read.", callable=book, max_result_chars=1_000)
+    shown: list[str] = []
+
+    def reply(request: ScriptedRequest) -> Any:
+        last = request.transcript[-1]
+        if isinstance(last, ToolResult):
+            shown.append(last.content)
+        asks = [{}, {"start": 495}, {"find": "page 15000"}, {"find": "nowhere"}]
+        if len(shown) > len(asks):
+            return "done"
+        number = len(shown)
+        args = {"call": "1.1", **asks[number - 1]}
+        return ToolUse(f"{number}", "read_result", args) if number else ToolUse("0", "book")
+
+    @agent(uses=[reader])
+    def read() -> str:
+        """Read."""
+        return "Read the book."
+
+    with Runtime([read], models=ScriptedModel(reply)) as runtime:
+        node = runtime.invoke(read)
+        assert node.result(30) == "done"
+        assert len(node.children[0].outputs) == 220_000
+    whole = node.children[0].outputs
+    assert 'read_result(call="1.1", start=' in shown[0]
+    assert len(shown[0]) <= 1_000
+    assert shown[1].startswith("[characters 0 to ")
+    assert shown[2].partition("\n")[2] == whole[495 : 495 + len(shown[2].partition("\n")[2])]
+    assert "page 15000" in shown[3]
+    assert shown[4] == "'nowhere' does not occur at or after character 0 of 220,000"
+
+
+def test_only_the_results_of_its_own_calls_are_read():
+    asks = ToolUse("2", "read_result", {"call": "1"})
+    model = ScriptedModel(ToolUse("1", "look", {"place": 1}), asks, "done")
+    search = searching()
+    with Runtime([search], models=model) as runtime:
+        node = runtime.invoke(search)
+        assert node.result(30) == "done"
+    assert "you have made no call '1'" in str(model.requests[-1].transcript[-1])
+
+
+@pytest.mark.parametrize(
+    "given", [{"at": 0.2, "keep": 0.5}, {"at": 1.5}, {"keep": 0.0}, {"pin": "look"}]
+)
+def test_a_compaction_that_makes_no_sense_is_refused(given: dict[str, Any]):
+    with pytest.raises(InvalidValueError):
+        Compaction(**given)
+    with pytest.raises(InvalidValueError, match="give 'auto', or Compaction"):
+        agent(compaction="always")(lambda: "x")  # type: ignore[call-overload]

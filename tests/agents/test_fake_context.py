@@ -42,6 +42,7 @@ class FakeConversation:
     """Sends each request at once, without leases, budgets or a journal."""
 
     prior, rules, model_ref, responses = PriorConversation(), RuleChain(), None, 0
+    model, models, window = None, None, None
     decisions, is_below_agent = dict[tuple[str, str], str](), False
 
     def __init__(self, model: ScriptedModel) -> None:

@@ -171,7 +171,9 @@ async def test_a_chat_does_not_wait_for_long_before_it_tries_again():
     options = AgentOptions("", "qwen3", "http://127.0.0.1:9/v1")
     model: Any = options.find_model(ModelNames())
     assert model.retry.delays == (1, 2, 4, 8)
-    given = AgentOptions("", "qwen3", "http://127.0.0.1:9/v1", retry=Retry([3], sleep=sleep))
+    given = AgentOptions(
+        "", "qwen3", "http://127.0.0.1:9/v1", retry=Retry([3], sleep=sleep, if_refused=True)
+    )
     async with Client(given) as client:
         with pytest.raises(ModelProviderException):
             await asked(client, "Hello?")

@@ -1,6 +1,7 @@
 """What fails for a while is tried again; what fails for good says what to do."""
 
 import asyncio
+import dataclasses
 import email.utils
 import time
 from typing import Any
@@ -139,13 +140,31 @@ async def test_a_connection_that_is_cut_before_the_answer_is_retried(protocol: P
     assert failed.failure.type == "connection"
 
 
-async def test_a_server_that_is_not_there_is_retried_and_then_named():
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "localhost", "[::1]"])
+async def test_nothing_is_waited_for_when_no_server_listens_on_this_machine(address: str):
     waits: list[float] = []
-    model = OpenAIModel("x", base_url="http://127.0.0.1:9/v1", retry=noting(waits))
+    model = OpenAIModel("x", base_url=f"http://{address}:9/v1", retry=noting(waits))
+    with pytest.raises(ModelProviderException) as caught:
+        await answer(model.open(), UserText("Hi"))
+    assert (waits, caught.value.attempts) == ([], 1)
+    said = f"nothing listens at http://{address}:9/v1: start the server, or set another address"
+    assert said in str(caught.value)
+
+
+def test_a_server_elsewhere_that_refuses_connections_is_tried_again():
+    retry = Retry()
+    for address in ("http://models.example:80/v1", "http://192.0.2.1/v1", "https://[2001:db8::1]"):
+        assert retry.tries_refused(address)
+        assert not dataclasses.replace(retry, if_refused=False).tries_refused(address)
+
+
+async def test_a_server_that_is_not_there_is_retried_if_that_is_wanted():
+    waits: list[float] = []
+    retry = dataclasses.replace(noting(waits), if_refused=True)
+    model = OpenAIModel("x", base_url="http://127.0.0.1:9/v1", retry=retry)
     with pytest.raises(ModelProviderException) as caught:
         await answer(model.open(), UserText("Hi"))
     assert waits == [5, 10, 15, 20]
-    assert "is the server at http://127.0.0.1:9/v1 running" in str(caught.value)
     assert caught.value.inner is not None
     assert caught.value.provider == "OpenAIModel"
 

@@ -771,6 +771,10 @@ class ModelProviderException(TracedError):  # noqa: N818 - the name is part of t
         'qwen3 (OpenAIModel) failed after 5 attempts: the server is down'
     """
 
+    # Also of one that was recorded.
+    is_too_long = False
+    context_window: int | None = None
+
     def __init__(
         self,
         provider: str,
