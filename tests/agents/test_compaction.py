@@ -148,9 +148,9 @@ def test_without_compaction_a_full_window_is_an_error_that_says_so():
         """Search."""
         return TASK
 
-    with Runtime([search], models=model) as runtime:
-        with pytest.raises(ModelProviderException, match="compaction='auto'") as caught:
-            runtime.invoke(search).result(30)
+    says_how = pytest.raises(ModelProviderException, match="compaction='auto'")
+    with Runtime([search], models=model) as runtime, says_how as caught:
+        runtime.invoke(search).result(30)
     assert (caught.value.is_too_long, caught.value.context_window) == (True, WINDOW)
 
 
