@@ -17,6 +17,8 @@ The conversation of an agent with its model:
     ConversationOpened: with which model, and which functions it may call.
     LeaseAwaited, RateAwaited, BudgetAwaited, RequestSent, RequestRetried, RequestFailed: a request.
     ResponseStreamed, ResponseCompleted: its response, while it arrives and as a whole.
+    Epoch: where requests begin, in a ConversationOpened: with all that was said, or a summary.
+    MessagePosted: a person said something to the agent.
     HookDecided: a hook had the model told something else.
     NoticeGiven: something for the person who runs the tree.
 

@@ -6,6 +6,7 @@ from treefold.core.agent_events import (
     Epoch as Epoch,
     HookDecided as HookDecided,
     LeaseAwaited as LeaseAwaited,
+    MessagePosted as MessagePosted,
     NoticeGiven as NoticeGiven,
     RateAwaited as RateAwaited,
     RequestFailed as RequestFailed,

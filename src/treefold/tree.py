@@ -26,6 +26,7 @@ Calls:
     NodeState, NodeView: the state of a call, and an immutable snapshot of it and all below it.
     Frame: one call on the path that leads to another.
     Question, QuestionKind: what a call asks a person, and why.
+    SaidMessage, Receipt: what a person said to an agent while it ran, and whether it has arrived.
     Notification: what ``Runtime(notify=...)`` receives about a question.
     show: waits for a call, and shows its tree meanwhile, in a notebook or on a terminal.
     attach, Observer: read a journal that another process may drive, and answer its questions.

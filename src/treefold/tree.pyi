@@ -25,6 +25,10 @@ from treefold.core.parameter import FunctionArg as FunctionArg
 from treefold.core.provider import Provider as Provider
 from treefold.core.question import Question as Question, QuestionKind as QuestionKind
 from treefold.core.rate import Rate as Rate
+from treefold.core.said import (
+    Receipt as Receipt,
+    SaidMessage as SaidMessage,
+)
 from treefold.core.states import NodeState as NodeState
 from treefold.core.transcript import (
     ModelText as ModelText,

@@ -35,6 +35,7 @@ _SHORTEST_PIECE: Final = 1_000  # characters
 _SUMMED_UP: Final = (
     "[The conversation so far was too long, and is summed up here. It goes on after that.]\n\n"
 )
+_TOLD: Final = "User, later: {text}"
 _LEFT_OUT: Final = "[Earlier messages were left out, and could not be summed up.]"
 
 
@@ -129,7 +130,7 @@ class Compactor:
             Epoch(
                 why=COMPACTION,
                 since=since,
-                head=(*_first_texts(said), *self._pinned(said), summary),
+                head=(*_first_texts(said), *self._pinned(said), *self._told(since), summary),
                 bare=conversation.responses,
                 window=window,
             )
@@ -163,6 +164,12 @@ class Compactor:
     async def _call(self, args: dict[str, Any], name: str) -> str:
         model = self._compaction.model or self._model()
         return await self._ctx.start(CallRequest(self._summarize, args, model=model, prepares=name))
+
+    def _told(self, since: int) -> Iterator[str]:
+        """Yield what people said while the agent ran: no wish of theirs is summed up."""
+        for one in self._conversation.messages:
+            if one.step is not None and one.step < since:
+                yield _TOLD.format(text=one.text)
 
     def _pinned(self, said: Sequence[ResponseCompleted]) -> Iterator[str]:
         """Yield the parts that stay word for word, as texts."""

@@ -359,6 +359,10 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         return None if self.returns is None else ReturnResult(self.returns, or_answer=True)
 
     @property
+    def takes_messages(self) -> bool:
+        return True
+
+    @property
     def own_functions(self) -> Sequence[Function]:
         returning = () if self.return_function is None else (self.return_function,)
         return (*returning, _READ_RESULT, SUMMARIZE)

@@ -26,6 +26,7 @@ from treefold.core.model import Model
 from treefold.core.model_events import ModelEvent
 from treefold.core.provider_errors import provider_exception
 from treefold.core.question import QuestionKey
+from treefold.core.transcript import UserText
 
 
 class Policy(Protocol):
@@ -57,6 +58,10 @@ class Policy(Protocol):
 
     async def after_failure(self, failure: ModelProviderException, inputs: Inputs) -> Inputs | None:
         """Return what to send after a request has failed for good; None if nothing helps."""
+        ...
+
+    def reopened(self, texts: Inputs) -> Inputs:
+        """Return the inputs to go on with, instead of ending: *texts*, after the last results."""
         ...
 
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
@@ -130,8 +135,13 @@ class Loop:
             if not inputs:
                 raise_if_resigned(self._ctx, conversation)
                 # An agent that has an answer should not fail for want of steps.
-                if step + 1 < max_steps:
+                may_go_on = step + 1 < max_steps
+                if may_go_on:
                     inputs = await policy.before_end(answer)
+                # Nothing is awaited from here to the end: what is said later comes too late.
+                said = conversation.waiting_messages(is_idle=True)
+                if not inputs and said and may_go_on:
+                    inputs = policy.reopened(said)
                 if not inputs:
                     conversation.finish()
                     return answer
@@ -140,10 +150,17 @@ class Loop:
     async def _request(self, inputs: Inputs) -> ResponseCompleted:
         if inputs:  # a response that was paused is continued as it is
             await self._policy.before_request(inputs)
+            inputs = self._with_messages(inputs)
         response = await self._response(inputs)
         if self._listener is not None:
             await self._listener.response_completed(response)
         return response
+
+    def _with_messages(self, inputs: Inputs) -> Inputs:
+        """Return *inputs* with what people have said meanwhile, after all results."""
+        said = self._conversation.waiting_messages(is_idle=False)
+        known = {part.message for part in inputs if isinstance(part, UserText)}
+        return [*inputs, *(one for one in said if one.message not in known)]
 
     async def _response(self, inputs: Inputs) -> ResponseCompleted:
         conversation, listener = self._conversation, self._listener

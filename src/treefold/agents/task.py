@@ -231,7 +231,11 @@ class AgentPolicy:
         if self._exceeded is not None:
             return ()
         prompt = await continuation(self._ctx, self._conversation, answer, self.messages)
-        return () if prompt is None else [*self._results, UserText(prompt)]
+        return () if prompt is None else self.reopened([UserText(prompt)])
+
+    def reopened(self, texts: Inputs) -> Inputs:
+        """Return *texts*, after the results of the last calls, which were not sent."""
+        return [*self._results, *texts]
 
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
         """Prepare one more request, without functions, if the budget allows that."""

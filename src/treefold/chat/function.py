@@ -212,6 +212,10 @@ class _TurnRun:
         """Return None: the reader of the turn gets the exception."""
         return None
 
+    def reopened(self, texts: Inputs) -> Inputs:
+        """Return *texts*."""
+        return texts
+
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
         """Raise *exceeded*."""
         raise exceeded

@@ -39,6 +39,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "act on a run": {
         "questions": ("questions", "list the questions that wait for a person"),
         "answer": ("control", "answer a question"),
+        "say": ("control", "say something to an agent while it runs"),
         "pause": ("control", "pause a call and all calls below it"),
         "resume": ("resume", "resume a call that is paused, failed or was cancelled"),
         "cancel": ("control", "cancel a call and all calls below it"),

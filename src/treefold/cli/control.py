@@ -1,4 +1,4 @@
-"""``treefold answer``, ``treefold pause`` and ``treefold cancel``.
+"""``treefold answer``, ``treefold pause``, ``treefold say`` and ``treefold cancel``.
 
 They leave a request in the journal. The process that drives the journal carries it out within
 moments; if there is none, the next one will.
@@ -7,7 +7,7 @@ moments; if there is none, the next one will.
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, cast
 
 import click
 
@@ -24,6 +24,7 @@ from treefold.cli.options import (
 from treefold.core.address import address, question_address
 from treefold.core.errors import InvalidValueError
 from treefold.core.question import QuestionKind
+from treefold.core.said import Receipt
 from treefold.core.states import NodeState
 from treefold.runtime.observe.observer import Observer
 from treefold.stores.urls import public_name
@@ -133,6 +134,48 @@ def cancel(node: str, reason: str, wait: float, store: str | None) -> int:
             return f"{name} has ended before that ({state})" if state.final else None
 
         return report_outcome(observer, store, wait, done, f"{name} is cancelled")
+
+
+@command("say", exit_codes=EXIT_CODES)
+@node_argument(required=True)
+@click.argument("text", metavar="TEXT", help="what to say; - reads it from standard input")
+@click.option(
+    "--when",
+    type=click.Choice(["next", "idle"]),
+    default="next",
+    help="with the next request of the agent (the default), or when it would end",
+)
+@wait_option
+@store_option
+def say(node: str, text: str, when: str, wait: float, store: str | None) -> int:
+    """Say something to an agent while it runs.
+
+    example: treefold say 3 'Leave the tests alone, please.'
+
+    It is delivered once, after the results of the calls that are under way. This waits until it is
+    delivered with a request, and says which; the agent may be any call below a run, such as 3.2.
+    """
+    if text == "-":
+        text = sys.stdin.read()
+    with observe(store) as observer:
+        id = node_id(observer, node)
+        said = observer.say(id, text, when=cast("Any", when))
+
+        def done() -> str | None:
+            if (why := observer.refusal(id)) is not None:
+                raise InvalidValueError(why)
+            view = observer.get_view(id)
+            name = f"{view.fn} ({address(view.path)})"
+            known = next((one for one in view.messages if one.id == said.id), None)
+            if known is None:
+                return f"{name} has ended before that ({view.state})" if view.state.final else None
+            if known.receipt is Receipt.Delivered:
+                return f"delivered to {name}, with request {known.step}"
+            if known.receipt is Receipt.TooLate:
+                return f"too late: {name} has ended without it ({view.state})"
+            return None
+
+        return report_outcome(observer, store, wait, done, "it is delivered")
 
 
 def report_outcome(

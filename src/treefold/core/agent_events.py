@@ -11,6 +11,7 @@ from treefold.core.epoch import FIRST, Epoch
 from treefold.core.events import Event, Failure, Moment
 from treefold.core.exchange import Exchange
 from treefold.core.fact import HIDDEN, VERBATIM, Finite
+from treefold.core.said import When
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import TokenUsage
 
@@ -185,6 +186,23 @@ class NoticeGiven(Event, frozen=True):
     calls: tuple[int, ...] = ()  # indexes of child calls that were not made again
     # The call continues with this version of its function.
     version: Annotated[str, VERBATIM] = ""
+
+
+class MessagePosted(Event, frozen=True):
+    """A person said *text* to the agent; it is delivered with a later request.
+
+    Example:
+        >>> from treefold.events import MessagePosted
+        >>> MessagePosted(2, 1767225600.0, "a", "Look at the roof, too.").when
+        <When.NEXT: 'next'>
+    """
+
+    inward: ClassVar = True
+
+    at: Moment
+    id: str  # also in the request that has it (``UserText.message``)
+    text: str
+    when: When = When.NEXT
 
 
 class HookDecided(Event, frozen=True):

@@ -12,6 +12,7 @@ from treefold.core.budget import Budget
 from treefold.core.errors import InvalidValueError
 from treefold.core.events import StopCause
 from treefold.core.fact import Fact, decode, tag_of
+from treefold.core.said import When
 from treefold.core.truncation import truncated_repr
 
 Names = tuple[str, ...]
@@ -94,6 +95,20 @@ class ResumeCall(Fact, frozen=True, tag_field="do", tag="resume"):
         return f"#resume {self.id}"
 
 
+class SayToCall(Fact, frozen=True, tag_field="do", tag="say"):
+    """Say something to an agent that runs; its *id* makes it said once."""
+
+    node: int
+    text: str
+    when: When
+    id: str
+
+    @property
+    def key(self) -> str:
+        """What a refusal names it by."""
+        return f"#say {self.id}"
+
+
 class ForkTree(Fact, frozen=True, tag_field="do", tag="fork"):
     """Fork a tree at a call; *edit* is what ``edit_of`` reads."""
 
@@ -105,7 +120,14 @@ class ForkTree(Fact, frozen=True, tag_field="do", tag="fork"):
 
 
 Command: TypeAlias = (
-    AnswerQuestion | ExpireQuestion | ClaimQuestion | CancelCall | PauseCall | ResumeCall | ForkTree
+    AnswerQuestion
+    | ExpireQuestion
+    | ClaimQuestion
+    | CancelCall
+    | PauseCall
+    | ResumeCall
+    | SayToCall
+    | ForkTree
 )
 
 

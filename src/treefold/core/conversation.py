@@ -15,6 +15,7 @@ from treefold.core.epoch import Epoch
 from treefold.core.function import Function, ModelFinder
 from treefold.core.model import Model, ModelSettings, Session
 from treefold.core.model_events import ModelEvent
+from treefold.core.said import SaidMessage
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 
 Inputs = Sequence[UserText | ToolResult]
@@ -209,6 +210,15 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
     @property
     def fixed_size(self) -> int:
         """The size of what precedes all messages: the system prompt and the functions."""
+        ...
+
+    def waiting_messages(self, *, is_idle: bool) -> Sequence[UserText]:
+        """Return what people said and has not been sent; some only if the agent *is_idle*."""
+        ...
+
+    @property
+    def messages(self) -> Sequence[SaidMessage]:
+        """What people said to it while it ran."""
         ...
 
     # Talking

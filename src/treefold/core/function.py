@@ -277,6 +277,11 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
         return (*self.uses, self) if self.uses_recursion else self.uses
 
     @property
+    def takes_messages(self) -> bool:
+        """Whether people may say something to a call of it while it runs."""
+        return False
+
+    @property
     def own_functions(self) -> Sequence["Function"]:
         """Functions that only its own calls can call."""
         return ()

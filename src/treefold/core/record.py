@@ -15,6 +15,7 @@ from treefold.core.agent_events import (
     ConversationOpened,
     HookDecided,
     LeaseAwaited,
+    MessagePosted,
     NoticeGiven,
     RateAwaited,
     RequestFailed,
@@ -51,13 +52,15 @@ from treefold.core.events import (
     TreeResumed,
     ValueSent,
 )
+from treefold.core.fact import replace
 from treefold.core.frames import Frame, short_arguments
 from treefold.core.guards import Guards
 from treefold.core.model_events import TextWasThinking
 from treefold.core.phases import Phase, PhaseKind, close_phase, end_person, open_phase
 from treefold.core.question import CANCEL, Answer, Question, QuestionKind, ends_pause
+from treefold.core.said import SaidMessage
 from treefold.core.states import PAUSED, RUNNING, WAITING
-from treefold.core.transcript import TranscriptPart
+from treefold.core.transcript import TranscriptPart, UserText
 from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage, added
 from treefold.core.views import NodeView
 
@@ -94,6 +97,7 @@ class ConversationRecord:
         "decisions",
         "edit",
         "epochs",
+        "messages",
         "opened",
         "response",
         "responses",
@@ -111,9 +115,18 @@ class ConversationRecord:
         self.responses: list[ResponseCompleted] = []  # what was said
         self.response: ResponseCompleted | None = None  # the last, until the next request is sent
         self.edit: AgentEdited | None = None
+        # What people said to it, by id.
+        self.messages: dict[str, SaidMessage] | None = None
         self.decisions: dict[tuple[str, str], str] = {}  # of hooks, by name and key
         self.usage = NO_USAGE
         self.cost: Decimal | None = NO_COST
+
+    def deliver(self, inputs: Iterable[TranscriptPart]) -> None:
+        """Note which messages are among the *inputs* of a request."""
+        for part in inputs:
+            if isinstance(part, UserText) and part.message in (known := self.messages or {}):
+                said = replace(known[part.message], step=self.step + 1)
+                self.messages = known | {said.id: said}
 
     @property
     def model(self) -> str | None:
@@ -475,6 +488,11 @@ class CallRecord:
             )
         conversation.edit = event
 
+    def _say(self, event: MessagePosted) -> None:
+        said = SaidMessage(id=event.id, text=event.text, when=event.when, at=event.at)
+        conversation = self._conversing()
+        conversation.messages = {**(conversation.messages or {}), event.id: said}
+
     def _decide(self, event: HookDecided) -> None:
         self._conversing().decisions[event.hook, event.key] = event.text
 
@@ -496,6 +514,8 @@ class CallRecord:
         conversation = self._conversing()
         conversation.arriving = None
         conversation.unanswered = event.inputs
+        if conversation.messages is not None:
+            conversation.deliver(event.inputs)
         conversation.response = None
         self.status = "waits for the model"
         open_phase(self._phases(), PhaseKind.Model, event.at)
@@ -580,6 +600,7 @@ class CallRecord:
         GuardsLifted: _lift_guards,
         ConversationOpened: _open,
         AgentEdited: _edit_agent,
+        MessagePosted: _say,
         HookDecided: _decide,
         LeaseAwaited: _await_lease,
         RateAwaited: _await_rate,

@@ -3,9 +3,11 @@
 from typing import Final
 
 from treefold.core.address import address
+from treefold.core.fact import replace
 from treefold.core.phases import Phase, PhaseKind
 from treefold.core.question import Question
 from treefold.core.record import RUNS, CallRecord
+from treefold.core.said import SaidMessage
 from treefold.core.usage import NO_COST, NO_USAGE
 from treefold.core.views import NodeView
 
@@ -68,6 +70,7 @@ def _view_of(record: CallRecord) -> NodeView:
         inert=record.inert,
         notices=tuple(record.notices),
         questions=_questions_of(record),
+        messages=_messages_of(record),
         started_at=record.started_at,
         ended_at=record.ended_at,
         update_seqnum=changed,
@@ -78,6 +81,14 @@ def _view_of(record: CallRecord) -> NodeView:
 def _questions_of(record: CallRecord) -> tuple[Question, ...]:
     """Return the open questions to people; a call that only sleeps has none."""
     return tuple(asked for asked in (record.questions or {}).values() if asked.asks_people)
+
+
+def _messages_of(record: CallRecord) -> tuple[SaidMessage, ...]:
+    """Return what was said to a call; what has not been delivered when it ends is too late."""
+    said = (record.conversation.messages or {}).values()
+    if record.ended is None:
+        return tuple(said)
+    return tuple(replace(one, is_late=one.step is None) for one in said)
 
 
 def _phases_of(record: CallRecord) -> tuple[Phase, ...]:

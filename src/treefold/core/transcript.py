@@ -15,6 +15,9 @@ from treefold.core.fact import UNCOMPARED, Fact
 class UserText(Fact, frozen=True, tag=True):
     """Text of a person or a prompt.
 
+    Attributes:
+        message: the id of the message, if a person said it while the agent ran.
+
     Example:
         >>> from treefold import UserText
         >>> UserText("hello").text
@@ -22,6 +25,7 @@ class UserText(Fact, frozen=True, tag=True):
     """
 
     text: str
+    message: str = ""
 
 
 class ModelText(Fact, frozen=True, tag=True):

@@ -13,6 +13,7 @@ from treefold.core.fact import HIDDEN, Fact, fields_of
 from treefold.core.json_form import LIMIT, json_form
 from treefold.core.phases import Phase
 from treefold.core.question import Question
+from treefold.core.said import SaidMessage
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage
@@ -32,6 +33,7 @@ class NodeView(Displayed, Fact, frozen=True, kw_only=True):
         system: the system prompt of its model.
         transcript: the conversation with its model.
         questions: its open questions.
+        messages: what people said to it while it ran, and whether that has arrived.
         update_seqnum: the number of the last event of the tree that concerned it or a call below.
         partial: the text so far of a response that is still arriving.
         partial_output: the typed result (``returns=``) as far as the model has written it, as plain
@@ -86,6 +88,7 @@ class NodeView(Displayed, Fact, frozen=True, kw_only=True):
     inert: bool = False
     notices: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
+    messages: tuple[SaidMessage, ...] = ()
     started_at: datetime | None
     ended_at: datetime | None
     update_seqnum: int

@@ -7,13 +7,14 @@ and engine ask their backend, and never which of them it is.
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from treefold.core.budget import Budget
 from treefold.core.call_request import CallRequest
 from treefold.core.edit import Edit
 from treefold.core.function import Node, RunContext
 from treefold.core.question import Question
+from treefold.core.said import SaidMessage
 from treefold.core.store import Store
 from treefold.core.work_engine import Stop, Ticket
 from treefold.runtime.calls.node import CallNode
@@ -32,6 +33,7 @@ class Control(Protocol):
     def resume(
         self, id: int, *, budget: Budget | None = None, without: Sequence[str] = ()
     ) -> None: ...
+    def say(self, id: int, text: str, *, when: Literal["next", "idle"] = ...) -> SaidMessage: ...
 
 
 class SharedWork(Protocol):

@@ -23,6 +23,7 @@ from treefold.core.commands import (
     ForkTree,
     PauseCall,
     ResumeCall,
+    SayToCall,
 )
 from treefold.core.decisions import HookHandler, Hooks, Rules
 from treefold.core.deps import DepsSource
@@ -38,6 +39,7 @@ from treefold.core.frames import Frame
 from treefold.core.function import Function, Node, RunContext
 from treefold.core.notification import Notification
 from treefold.core.question import RESUME, Question, QuestionKind
+from treefold.core.said import SaidMessage, checked_message
 from treefold.core.states import NodeState
 from treefold.core.store import Store
 from treefold.core.views import NodeView
@@ -374,6 +376,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 found = self._find_own(node)
                 _check_seen(found, ended=ended)
                 self._resume(found, budget, without, paused)
+            case SayToCall(node, text, when, id):
+                found = self._find_own(node)
+                said = SaidMessage(id=id, text=text, when=when)
+                found.loop_handle.run_sync(found.say, said)
             case ForkTree(node, key, at, edit, without):
                 self._get_forks().fork(node, at, edit_of(edit), key, without)
         return None
@@ -480,6 +486,24 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             other.pause(id, reason)
         else:
             node.loop_handle.run_sync(pause_node, node, reason)
+
+    def say(self, id: int, text: str, *, when: Literal["next", "idle"] = "next") -> SaidMessage:
+        """Say something to the agent whose call has this id, and which runs or waits.
+
+        It is delivered once, with the next request of the agent, after the results of its calls; or
+        with ``when="idle"``, instead of ending. ``get_view(id).messages`` has it with its receipt:
+        delivered, and with which response, or too late, because the agent ended before.
+
+        Raises:
+            UsageError: it is too late, or the call is not one of an agent.
+        """
+        text, checked = checked_message(text, when)
+        node = self._engine.find(id)
+        if (other := self._backend.elsewhere(node)) is not None:
+            return other.say(id, text, when=when)
+        said = SaidMessage(id=os.urandom(8).hex(), text=text, when=checked)
+        node.loop_handle.run_sync(node.say, said)
+        return said
 
     def resume(self, id: int, *, budget: Budget | None = None, without: Sequence[str] = ()) -> Node:
         """Resume everything that is paused in the node with this id and below it.

@@ -145,7 +145,9 @@ class ReplayRuntime(Runtime):
             model = RecordedModel(talk.model or "a model", sent, answered, window)
             prompt = None if talk.edit is None else talk.edit.prompt
             decisions = None if self._decides else talk.decisions
-            node.conversation.replay(model, prompt, decisions, talk.epochs)
+            node.conversation.replay(
+                model, prompt, decisions, talk.epochs, list((talk.messages or {}).values())
+            )
         node.add_end_callback(partial(self._ended, node, call))
 
     # Calls

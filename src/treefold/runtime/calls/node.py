@@ -34,6 +34,7 @@ from treefold.core.events import (
 )
 from treefold.core.function import Node, RunContext
 from treefold.core.record import CallRecord
+from treefold.core.said import SaidMessage
 from treefold.core.states import CANCELED, ERROR, NodeState
 from treefold.runtime.calls.awaited_node import Wake
 from treefold.runtime.calls.budgets import Account
@@ -265,6 +266,17 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
 
     def note_resignation(self, error: BaseException | None) -> None:
         """Note that an agent gave up with *error*, raised by one of its calls; agents override."""
+
+    def say(self, said: SaidMessage) -> None:
+        """Have a message delivered to the agent whose call this is; on the loop.
+
+        Raises:
+            UsageError: it is too late, or nobody here reads messages.
+        """
+        raise UsageError(
+            f"{self!r} takes no messages: say it to the call of an agent, and to a chat through its"
+            " client"
+        )
 
     def continuation(self) -> CallRequest:
         """Return the request for a call that continues where this one ended.

@@ -8,6 +8,7 @@ from treefold.core.call_request import CallRequest
 from treefold.core.decisions import RuleChain
 from treefold.core.exchange import Exchange
 from treefold.core.record import CallRecord
+from treefold.core.said import SaidMessage
 from treefold.core.transcript import TranscriptPart
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.conversations.conversation import Conversation
@@ -101,6 +102,11 @@ class AgentNode(CallNode):
 
     def when_answering(self, wake: Callable[[], None]) -> None:
         self.conversation.when_answering(wake)
+
+    def say(self, said: SaidMessage) -> None:
+        if not self.function.takes_messages:
+            super().say(said)
+        self.conversation.say(said)
 
     def continuation(self) -> CallRequest:
         """Return the request for a call that continues the conversation of this one."""

@@ -13,6 +13,7 @@ from treefold.core.agent_errors import AgentException, BudgetExceeded
 from treefold.core.agent_events import (
     ConversationOpened,
     HookDecided,
+    MessagePosted,
     NoticeGiven,
     RequestFailed,
     RequestRetried,
@@ -43,6 +44,7 @@ from treefold.core.model_events import (
     ToolUseDelta,
 )
 from treefold.core.record import ConversationRecord
+from treefold.core.said import SaidMessage, When
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 from treefold.core.usage import TokenUsage
 from treefold.core.window import Window
@@ -81,6 +83,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._substitute: Model | None = None  # answers instead of every other model
         self._replayed: Mapping[tuple[str, str], str] | None = None  # decisions, in a replay
         self._replayed_epochs: Sequence[Epoch] | None = None  # the same
+        self._replayed_messages: Sequence[SaidMessage] = ()  # the same
         self.notices: list[str] = []
         # They are compared by identity: their node ids prove nothing, since other runtimes use the
         # same ids.
@@ -92,6 +95,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._charged = TokenUsage()  # the part of the session's usage that has been charged
         # Done when the model begins to answer.
         self.is_requesting = False  # whether a request is under way
+        self._is_finished = False  # the agent has its answer
         self._answering = node.loop_handle.loop.create_future()
         node.add_end_callback(partial(settle, self._answering))
         if node.record.conversation.responses:  # the model has answered in an earlier process
@@ -203,14 +207,17 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         prompt: str | None,
         decisions: Mapping[tuple[str, str], str] | None = None,
         epochs: Sequence[Epoch] = (),
+        messages: Sequence[SaidMessage] = (),
     ) -> None:
         """Let *model* answer instead of every other model, and begin with *prompt* if given.
 
-        *decisions* are those of hooks, which are not asked then; *epochs* are those that began.
+        *decisions* are those of hooks, which are not asked then; *epochs* are those that began, and
+        *messages* what people said.
         """
         self._substitute = model
         self._replayed = decisions
         self._replayed_epochs = epochs
+        self._replayed_messages = messages
         self._prior = dataclasses.replace(self.prior, prompt=prompt)
 
     @property
@@ -390,6 +397,32 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     def now(self) -> float:
         return self._node.tree.now()
 
+    # What people say to it
+
+    @property
+    def messages(self) -> Sequence[SaidMessage]:
+        return list((self._node.record.conversation.messages or {}).values())
+
+    def waiting_messages(self, *, is_idle: bool) -> Sequence[UserText]:
+        waiting = [one for one in self.messages if one.step is None]
+        # A replay has them where they were delivered.
+        waiting += [one for one in self._replayed_messages if one.step == self.responses + 1]
+        return [UserText(one.text, one.id) for one in waiting if is_idle or one.when is When.NEXT]
+
+    def say(self, said: SaidMessage) -> None:
+        """Have a message delivered with a later request, once for each id.
+
+        Raises:
+            UsageError: it is too late.
+        """
+        node = self._node
+        if said.id in (node.record.conversation.messages or {}):
+            return  # the command was executed before
+        if node.is_concluded or self._is_finished:
+            raise UsageError(f"{node!r} has ended; it is too late to say something to it")
+        now = node.tree.now()
+        node.tree.publish(MessagePosted(node.id, now, said.id, said.text, said.when))
+
     # How large it is
 
     @property
@@ -523,6 +556,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return usage, price_if_known(usage, opened.model)
 
     def finish(self) -> None:
+        self._is_finished = True
         name = self._node.record.requested.function
         starts = [child.started_at for child in self._node.record.children]
         times = [start.timestamp() for start in starts if start is not None]

@@ -8,7 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from treefold.core.address import address
 from treefold.core.budget import Budget
@@ -20,6 +20,7 @@ from treefold.core.commands import (
     ForkTree,
     PauseCall,
     ResumeCall,
+    SayToCall,
     read_command,
     refusals_in,
     write_command,
@@ -37,6 +38,7 @@ from treefold.core.question import (
     asking_node,
     unknown_question,
 )
+from treefold.core.said import SaidMessage, checked_message
 from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
 from treefold.core.views import NodeView
@@ -386,6 +388,27 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         _check_open(self.get_view(id), "paused")
         self._note_refusals()
         self._post(command)
+
+    def say(self, id: int, text: str, *, when: Literal["next", "idle"] = "next") -> SaidMessage:
+        """Ask the driver to say something to an agent, as ``Runtime.say``.
+
+        ``get_view(id).messages`` has it when the driver has taken it.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+            UsageError: it has ended, or is not the call of an agent.
+        """
+        text, checked = checked_message(text, when)
+        view = self.get_view(id)
+        _check_open(view, "told anything")
+        if not view.is_agent:
+            raise UsageError(f"{_named(view)} is not the call of an agent, and reads no messages")
+        said = SaidMessage(id=os.urandom(8).hex(), text=text, when=checked)
+        command = SayToCall(id, text, checked, said.id)
+        self._note_refusals()
+        self._posted_keys[id] = command.key
+        self._send(id, write_command(command))
+        return said
 
     def resume(self, id: int, *, budget: Budget | None = None, without: Sequence[str] = ()) -> None:
         """Ask the driver to resume everything paused in the node with this id and below it.
