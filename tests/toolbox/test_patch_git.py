@@ -163,7 +163,7 @@ async def test_cancelling_the_call_kills_git_and_changes_nothing(
         node.cancel("enough")
         with pytest.raises(CancellationException, match="enough"):
             await node
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 30
     await gone(tmp_path / "pid")
     assert file.read_bytes() == BEFORE
     assert names_in(temporary) == []

@@ -15,7 +15,7 @@ from postgres_server import new_name, new_schema, shared_url, with_query
 from shared_stores import LEASE, info
 from stores.postgres.large_journal import fill
 from support import wait
-from treefold import CodeFunction, Observer, RunContext, Runtime, attach
+from treefold import CodeFunction, Observer, RunContext, Runtime, WorkerSettings, attach
 from treefold.cli.export import exported
 from treefold.cli.journal import node_id
 from treefold.core.cluster import Estimate, Load, StoredAccount
@@ -192,7 +192,9 @@ def name_runs(observer: Observer, journal: Journal) -> None:
 
 
 def run(journal: Journal) -> None:
-    with Runtime([LOOK], store=journal.url) as runtime:
+    # Without a sweep, which would take other trees on a machine that is slow enough.
+    seldom = WorkerSettings(sweep=600.0)
+    with Runtime([LOOK], store=journal.url, worker=seldom) as runtime:
         assert runtime.invoke(LOOK).result() == "looked"
         assert runtime.invoke(LOOK, key="looked").result() == "looked"
 

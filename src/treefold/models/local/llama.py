@@ -41,6 +41,7 @@ _SILENT, _ERRORS = -1, 1
 _BATCH = 64  # tokens; half a second for a small model on one core
 _PROMPT_CACHE = 512  # MiB
 _START_TIMEOUT = 60.0  # seconds until the queue of a loaded model runs, on a busy machine
+_EXPLAINED = 120.0  # seconds until another process has loaded it, on a busy machine
 _WRITE_TIMEOUT = 10  # seconds until the connection of a client that does not read is closed
 _SHUTDOWN_TIMEOUT = 10.0  # seconds; llama.cpp checks its connections once a second
 
@@ -234,7 +235,12 @@ def _load_error(settings: _Settings) -> str:
     command = [*python, str(settings.path), settings.chat_template or ""]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=30, check=False
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_EXPLAINED,
+            check=False,
         )
         for line in done.stderr.splitlines():
             if " E " in line:  # time, level, function: message

@@ -480,6 +480,8 @@ BEGIN
         attempts = attempts + CASE WHEN found.owner <> worker THEN 1 ELSE 0 END
     WHERE node = its_node
     RETURNING tree, epoch, written, attempts INTO its_tree, its_epoch, its_written, its_attempts;
+    -- Damaged messages do not keep it open, but its owner reads them, to report them.
+    messages := messages OR EXISTS (SELECT 1 FROM inbox WHERE drive = its_node);
     UPDATE journal SET node = journal.node + ids WHERE ids > 0
     RETURNING journal.node - ids + 1 INTO first_id;
     RETURN NEXT;
