@@ -6,7 +6,7 @@ encodes inputs as messages, builds requests, and decodes messages into parts of 
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, Self, cast
 
@@ -170,6 +170,10 @@ class Dialect(ABC):
     def accepts_foreign_calls(self) -> bool:
         """Whether the provider accepts the result of a call that its model did not make."""
         return True
+
+    def call_id(self, id: str, used: Collection[str]) -> str:
+        """Return the id with which a call of another provider is sent, beside those in *used*."""
+        return id
 
     def add_cache_marker(self, message: str) -> str:
         """Return the newest message with a marker up to which the provider caches the prompt."""

@@ -1,7 +1,8 @@
 """The format of Anthropic's messages."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import chain, count
 from typing import Any, ClassVar, Final
 
 from treefold.core.errors import DefinitionError
@@ -105,18 +106,21 @@ class AnthropicDialect(Dialect):
 
     def write_response(self, text: str, calls: Sequence[ToolUse]) -> str:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-        ids: set[str] = set()
         for call in calls:
-            id, name = _INVALID_IN_ID.sub("_", call.id), self._wire_name(call)
-            id = id if id not in ids else f"{id}_{len(ids)}"
-            ids.add(id)
-            blocks.append({"type": "tool_use", "id": id, "name": name, "input": dict(call.args)})
+            block = {"type": "tool_use", "id": call.id, "name": self._wire_name(call)}
+            blocks.append(block | {"input": dict(call.args)})
         return to_json({"role": "assistant", "content": blocks})
 
     @property
     def accepts_foreign_calls(self) -> bool:
         # With thinking, a call without the thinking that led to it is rejected.
         return self._thinking() is None
+
+    def call_id(self, id: str, used: Collection[str]) -> str:
+        # Other providers, and many local servers, use an id again in a later response.
+        clean = _INVALID_IN_ID.sub("_", id) or "call"
+        numbered = (f"{clean}_{number}" for number in count(1))
+        return next(one for one in chain([clean], numbered) if one not in used)
 
     def add_cache_marker(self, message: str) -> str:
         """Put the cache marker on the last block of the newest message."""

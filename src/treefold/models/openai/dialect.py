@@ -1,6 +1,7 @@
 """The messages of OpenAI's chat completions, as compatible servers accept them."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Final
 
 from treefold.core.failures import is_failure
@@ -20,6 +21,9 @@ from treefold.models.profiles import Profile
 
 # The key around the result of a call that failed, for which the protocol has no flag.
 _ERROR_KEY: Final = "tool_error"
+# OpenAI rejects longer ids of calls.
+_LONGEST_ID: Final = 64
+_DIGITS: Final = 16  # of the hash that keeps shortened ids apart
 
 
 class OpenAIDialect(Dialect):
@@ -78,6 +82,12 @@ class OpenAIDialect(Dialect):
                 for call in calls
             ]
         return to_json(message)
+
+    def call_id(self, id: str, used: Collection[str]) -> str:
+        if len(id) <= _LONGEST_ID:
+            return id
+        digest = hashlib.sha256(id.encode()).hexdigest()[:_DIGITS]
+        return f"{id[: _LONGEST_ID - _DIGITS - 1]}-{digest}"
 
     def read(self, message: str, position: int, pending: Sequence[ToolUse]) -> list[TranscriptPart]:
         return message_parts(parse_json(message), self.profile)
