@@ -68,9 +68,16 @@ class AnthropicDialect(Dialect):
     def thinking(self) -> int:
         budget = super().thinking
         # Thinking that is not interleaved with calls is part of max_tokens.
-        if not (self.functions and self.profile.headers):
+        if not (self.functions and self._interleaves):
             budget = min(budget, self._max_tokens * 3 // 4)
         return budget if budget >= self.profile.least_thinking else 0
+
+    @property
+    def _interleaves(self) -> bool:
+        # The headers may be others: a key for a gateway, another beta.
+        headers = self.profile.headers.items()
+        betas = [value for name, value in headers if name.lower() == "anthropic-beta"]
+        return any("interleaved-thinking" in value for value in betas)
 
     def _tool(self, function: Function) -> dict[str, Any]:
         trained = self.profile.trained_tools.get(function.trained_as or "")
