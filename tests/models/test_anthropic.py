@@ -240,7 +240,8 @@ async def test_a_refusal_is_an_error_that_is_not_retried_and_leaves_no_trace_in_
 
 async def test_a_paused_response_goes_on_when_nothing_is_sent():
     search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"q": "x"}}
-    paused = message(Text(["Let me search."]), Raw(search), stop_reason="pause_turn")
+    said = Thinking(["Hm."]), Text(["Let me search."]), Raw(search)
+    paused = message(*said, stop_reason="pause_turn")
     async with ANTHROPIC.server(paused, message(Text(["Found."]))) as server:
         session = ANTHROPIC.model(server).open()
         end = (await answer(session, UserText("Search.")))[-1]
@@ -251,6 +252,7 @@ async def test_a_paused_response_goes_on_when_nothing_is_sent():
         await answer(session)
     assert session.transcript == [
         UserText("Search."),
+        ThinkingPart("Hm.", "c2lnbmVk"),
         ModelText("Let me search."),
         ModelText("Found."),
     ]

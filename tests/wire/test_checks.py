@@ -233,6 +233,14 @@ def test_anthropic_wants_the_thinking_before_the_last_calls():
     assert check(anthropic_body(*without, assistant(SAID), USER, thinking=ENABLED)) is None
 
 
+def test_anthropic_wants_thinking_once_in_a_turn(issued: Issued):
+    second = (assistant(USE_2), user(RESULT_2))
+    assert check(anthropic_body(*CONTINUED, *second, **FIRST), issued=issued) is None
+    asked_again = (*CONTINUED, assistant(SAID), USER, *second)
+    kind, message = told(check(anthropic_body(*asked_again, **FIRST), issued=issued))
+    assert (kind, message[:10]) == ("thinking", "messages.5")
+
+
 # What a model thought after one question: the blocks, and the history in which they may stand.
 THOUGHT = (Thinking(["h", "m"], "s"), Redacted("c2VjcmV0"), ToolUse("t1", "add"))
 FIRST = {"system": "be brief", "tools": [ANTHROPIC_TOOL], "thinking": ENABLED}

@@ -206,22 +206,31 @@ def _budget(body: dict[str, Any], *, interleaved: bool) -> Iterator[Fault]:
 
 
 def _begins_with_thinking(messages: list[dict[str, Any]]) -> Iterator[Fault]:
-    said = [(at, one) for at, one in enumerate(messages) if one["role"] == "assistant"]
-    if not said:
-        return
+    """Check that the last turn has thinking before its calls.
+
+    The provider takes the messages of a turn as one, so responses after the first need not think.
+    """
+    turns = _turns(messages)
+    said = [at for at, one in enumerate(messages) if one["role"] == "assistant"]
     last = blocks_of(messages[-1].get("content"))
     results = any(block["type"] == "tool_result" for block in last)
-    at, final = said[-1]
-    first = (blocks_of(final.get("content")) or [{"type": "text"}])[0]["type"]
-    if (results or at == len(messages) - 1) and first not in THOUGHTS:
+    if not said or not (results or said[-1] == len(messages) - 1):
+        return
+    kinds = [_first_kind(messages[at]) for at in said if turns[at] == turns[said[-1]]]
+    if not THOUGHTS.intersection(kinds):
         told = (
-            f"Expected `thinking` or `redacted_thinking`, but found `{first}`. When `thinking` is"
-            " enabled, a final `assistant` message must start with a thinking block (preceeding the"
-            " lastmost set of `tool_use` and `tool_result` blocks). We recommend you include"
+            f"Expected `thinking` or `redacted_thinking`, but found `{kinds[-1]}`. When `thinking`"
+            " is enabled, a final `assistant` message must start with a thinking block (preceeding"
+            " the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include"
             " thinking blocks from previous turns. To avoid this requirement, disable `thinking`."
             f" Please consult our documentation at {GUIDE}"
         )
-        yield Fault("thinking", f"messages.{at}.content.0.type: {told}")
+        yield Fault("thinking", f"messages.{said[-1]}.content.0.type: {told}")
+
+
+def _first_kind(message: dict[str, Any]) -> str:
+    blocks = blocks_of(message.get("content"))
+    return blocks[0]["type"] if blocks else "text"
 
 
 def signature_faults(request: Request, issued: Issued, *, binds: bool) -> Iterator[Fault]:
