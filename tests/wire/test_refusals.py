@@ -8,10 +8,10 @@ import pytest
 from support import add
 from treefold import ModelProviderException, ToolResult, UserText
 from treefold.core.model import Model
+from treefold.core.provider import Provider
 from treefold.models import Exchange, ModelSettings
 from treefold.models.anthropic.model import AnthropicModel
 from treefold.models.profiles import profile_of
-from treefold.core.provider import Provider
 from wire.checks.anthropic_messages import BINDING_BETA
 from wire.protocols import KEY, PROTOCOLS, Protocol, answer, protocol as protocol
 

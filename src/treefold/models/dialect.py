@@ -6,7 +6,7 @@ encodes inputs as messages, builds requests, and decodes messages into parts of 
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, Self, cast
 
@@ -15,6 +15,7 @@ from treefold.core.function import Function, checked_function
 from treefold.core.model import ModelSettings
 from treefold.core.parameter import JsonSchema
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
+from treefold.models.call_ids import CallIds
 from treefold.models.decoder import INVALID_ARGS_KEY, UNNAMED, Decoder
 from treefold.models.json_text import to_json
 from treefold.models.profiles import Profile, Thinking
@@ -34,6 +35,7 @@ class Dialect(ABC):
     name: ClassVar[str]  # saved with each exchange
     may_lack_functions: ClassVar[bool] = False  # whether some servers cannot call functions
     messages_key: ClassVar[str] = "messages"
+    call_ids: ClassVar[CallIds] = CallIds()
 
     def __init__(
         self,
@@ -170,10 +172,6 @@ class Dialect(ABC):
     def accepts_foreign_calls(self) -> bool:
         """Whether the provider accepts the result of a call that its model did not make."""
         return True
-
-    def call_id(self, id: str, used: Collection[str]) -> str:
-        """Return the id with which a call of another provider is sent, beside those in *used*."""
-        return id
 
     def add_cache_marker(self, message: str) -> str:
         """Return the newest message with a marker up to which the provider caches the prompt."""

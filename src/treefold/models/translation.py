@@ -132,7 +132,7 @@ def _renamed(
     if len(ids) != len(calls):
         ids = []
         for call in calls:
-            ids.append(dialect.call_id(call.id, used))
+            ids.append(dialect.call_ids.accepted(call.id, used))
             used.add(ids[-1])
     return [replace(call, id=id) for call, id in zip(calls, ids, strict=True)]
 

@@ -74,9 +74,7 @@ def dialect_of(request: Request) -> Dialect | None:
     return None
 
 
-def check(
-    request: Request, terms: Terms | None = None, issued: Issued = ISSUED
-) -> Fault | None:
+def check(request: Request, terms: Terms | None = None, issued: Issued = ISSUED) -> Fault | None:
     """Return the fault for which its provider would refuse *request*, if any."""
     dialect, terms = dialect_of(request), terms or Terms()
     if dialect is None:

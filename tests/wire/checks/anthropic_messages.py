@@ -12,7 +12,9 @@ from wire.replies import Reply, failure
 
 KEY = re.compile(r"[a-zA-Z0-9_-]+")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-THOUGHTS = {"thinking", "redacted_thinking"}
+SIGNED = {"thinking": "signature", "redacted_thinking": "data"}
+THOUGHTS = set(SIGNED)
+WHOSE = dict.fromkeys([*SIGNED, "tool_use"], "assistant") | {"tool_result": "user"}
 BREAKPOINTS = 4
 LEAST_BUDGET = 1024
 LEAST_TOP_P = 0.95
@@ -82,22 +84,23 @@ def _blocks(where: str, role: str, blocks: list[dict[str, Any]]) -> Iterator[Fau
             yield Fault("shape", f"{spot}.type: Field required")
         if kind == "text":
             yield from _text(where, block.get("text"))
-        if kind in {*THOUGHTS, "tool_use"} and role != "assistant":
-            told = f"`{kind}` blocks can only be in `assistant` messages"
+        whose = WHOSE.get(str(kind), role)
+        if role != whose:
+            told = f"`{kind}` blocks can only be in `{whose}` messages"
             yield Fault("roles", f"{spot}: {told}")
-        if kind == "thinking" and not block.get("signature"):
-            yield Fault("thinking", f"{spot}.thinking.signature: Field required")
-        if kind == "redacted_thinking" and not block.get("data"):
-            yield Fault("thinking", f"{spot}.redacted_thinking.data: Field required")
-        if kind in THOUGHTS and "cache_control" in block:
-            yield Fault("options", f"{spot}.{kind}.cache_control: Extra inputs are not permitted")
+        if kind in SIGNED:
+            yield from _signed(f"{spot}.{kind}", block)
         if kind == "tool_use":
             yield from _use(f"{spot}.tool_use", block)
         if kind == "tool_result":
-            if role != "user":
-                told = "`tool_result` blocks can only be in `user` messages"
-                yield Fault("roles", f"{spot}: {told}")
             yield from _blocks(spot, role, blocks_of(block.get("content")))
+
+
+def _signed(spot: str, block: dict[str, Any]) -> Iterator[Fault]:
+    if not block.get(field := SIGNED[block["type"]]):
+        yield Fault("thinking", f"{spot}.{field}: Field required")
+    if "cache_control" in block:
+        yield Fault("options", f"{spot}.cache_control: Extra inputs are not permitted")
 
 
 def _text(where: str, text: Any) -> Iterator[Fault]:
@@ -238,8 +241,7 @@ def signature_faults(request: Request, issued: Issued, *, binds: bool) -> Iterat
     dropped = dropped_thinking(request, issued, binds=binds)
     for spot, block, prefix in _thinking(request.json):
         thought = _thought(block)
-        field = "signature" if block["type"] == "thinking" else "data"
-        told = f"{spot}: Invalid `{field}` in `{block['type']}` block"
+        told = f"{spot}: Invalid `{SIGNED[block['type']]}` in `{block['type']}` block"
         if thought not in issued:
             yield Fault("thinking", told)
         elif binds and spot not in dropped and not issued.after(thought, prefix):

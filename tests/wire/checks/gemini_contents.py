@@ -103,9 +103,7 @@ def _content(spot: str, content: dict[str, Any]) -> Iterator[Fault]:
                 yield Fault("ids", f"* {place}.{kind}.name: Name cannot be empty or invalid.")
 
 
-def _responses(
-    waiting: list[dict[str, Any]], given: list[dict[str, Any]]
-) -> Iterator[Fault]:
+def _responses(waiting: list[dict[str, Any]], given: list[dict[str, Any]]) -> Iterator[Fault]:
     asked, answered = _names(waiting), _names(given)
     if given and not waiting:
         told = "Please ensure that function response turn comes immediately after a function call"

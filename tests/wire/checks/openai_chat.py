@@ -29,6 +29,12 @@ def faults(request: Request) -> Iterator[Fault]:
         yield _empty_array("messages")
         return
     yield from _options(body)
+    yield from _messages(messages)
+    # The template of a model fails on what is out of order, when all else is right.
+    yield from _order(messages)
+
+
+def _messages(messages: list[dict[str, Any]]) -> Iterator[Fault]:
     waiting: list[str] = []
     for at, message in enumerate(messages):
         spot, role, content = f"messages[{at}]", message.get("role"), message.get("content")
@@ -51,8 +57,6 @@ def faults(request: Request) -> Iterator[Fault]:
         yield from _parts(spot, content)
     if waiting:
         yield _unanswered(f"messages[{len(messages) - 1}]", waiting)
-    # The template of a model fails on what is out of order, when all else is right.
-    yield from _order(messages)
 
 
 def _options(body: dict[str, Any]) -> Iterator[Fault]:

@@ -1,8 +1,7 @@
 """The format of Anthropic's messages."""
 
 import re
-from collections.abc import Collection, Sequence
-from itertools import chain, count
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from treefold.core.errors import DefinitionError
@@ -17,18 +16,19 @@ from treefold.core.transcript import (
     UserText,
 )
 from treefold.models.anthropic.decoder import AnthropicDecoder
+from treefold.models.call_ids import CallIds
 from treefold.models.dialect import Dialect, make_tool_use
 from treefold.models.json_text import parse_json, to_json
 from treefold.models.profiles import Thinking
 
 _MAX_TOKENS: Final = 32_000  # the protocol requires a number
-_INVALID_IN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class AnthropicDialect(Dialect):
     """Messages whose blocks are kept as they were received."""
 
     name: ClassVar[str] = "anthropic-messages"
+    call_ids: ClassVar[CallIds] = CallIds(invalid=re.compile(r"[^a-zA-Z0-9_-]"), once=True)
 
     def fields(self, system: str) -> dict[str, Any]:
         settings = self.settings
@@ -122,12 +122,6 @@ class AnthropicDialect(Dialect):
     def accepts_foreign_calls(self) -> bool:
         # With thinking, a call without the thinking that led to it is rejected.
         return self._thinking() is None
-
-    def call_id(self, id: str, used: Collection[str]) -> str:
-        # Other providers, and many local servers, use an id again in a later response.
-        clean = _INVALID_IN_ID.sub("_", id) or "call"
-        numbered = (f"{clean}_{number}" for number in count(1))
-        return next(one for one in chain([clean], numbered) if one not in used)
 
     def add_cache_marker(self, message: str) -> str:
         """Put the cache marker on the last block of the newest message."""

@@ -1,7 +1,6 @@
 """The messages of OpenAI's chat completions, as compatible servers accept them."""
 
-import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from treefold.core.failures import is_failure
@@ -13,6 +12,7 @@ from treefold.core.transcript import (
     TranscriptPart,
     UserText,
 )
+from treefold.models.call_ids import CallIds
 from treefold.models.dialect import Dialect, make_tool_use
 from treefold.models.json_text import parse_json, to_json
 from treefold.models.openai.decoder import REASONING_FIELDS, OpenAIDecoder
@@ -21,15 +21,13 @@ from treefold.models.profiles import Profile
 
 # The key around the result of a call that failed, for which the protocol has no flag.
 _ERROR_KEY: Final = "tool_error"
-# OpenAI rejects longer ids of calls.
-_LONGEST_ID: Final = 64
-_DIGITS: Final = 16  # of the hash that keeps shortened ids apart
 
 
 class OpenAIDialect(Dialect):
     """Chat completions."""
 
     name: ClassVar[str] = "openai-chat"
+    call_ids: ClassVar[CallIds] = CallIds(longest=64)
     may_lack_functions: ClassVar[bool] = True
 
     def leading_message(self, system: str) -> str:
@@ -82,12 +80,6 @@ class OpenAIDialect(Dialect):
                 for call in calls
             ]
         return to_json(message)
-
-    def call_id(self, id: str, used: Collection[str]) -> str:
-        if len(id) <= _LONGEST_ID:
-            return id
-        digest = hashlib.sha256(id.encode()).hexdigest()[:_DIGITS]
-        return f"{id[: _LONGEST_ID - _DIGITS - 1]}-{digest}"
 
     def read(self, message: str, position: int, pending: Sequence[ToolUse]) -> list[TranscriptPart]:
         return message_parts(parse_json(message), self.profile)
