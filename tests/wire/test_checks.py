@@ -149,7 +149,11 @@ def anthropic_body(*messages: Any, beta: str = "", **more: Any) -> Request:
 
 def test_anthropic_takes_a_history_in_which_every_use_has_its_result():
     own = {"type": "bash_20250124", "name": "bash"}
-    more = {"system": "be brief", "tools": [ANTHROPIC_TOOL, own], "tool_choice": {"type": "auto"}}
+    more: dict[str, Any] = {
+        "system": "be brief",
+        "tools": [ANTHROPIC_TOOL, own],
+        "tool_choice": {"type": "auto"},
+    }
     asked = anthropic_body(USER, USES, user(RESULT_2, RESULT_1, SAID), **more)
     assert check(asked) is None
     assert check(anthropic_body(USER, assistant(SAID))) is None
@@ -243,7 +247,7 @@ def test_anthropic_wants_thinking_once_in_a_turn(issued: Issued):
 
 # What a model thought after one question: the blocks, and the history in which they may stand.
 THOUGHT = (Thinking(["h", "m"], "s"), Redacted("c2VjcmV0"), ToolUse("t1", "add"))
-FIRST = {"system": "be brief", "tools": [ANTHROPIC_TOOL], "thinking": ENABLED}
+FIRST: dict[str, Any] = {"system": "be brief", "tools": [ANTHROPIC_TOOL], "thinking": ENABLED}
 CONTINUED = (USER, assistant(THINKING, REDACTED, USE_1), user(RESULT_1))
 
 
@@ -262,7 +266,7 @@ def test_thinking_may_stand_where_it_was_issued(issued: Issued):
     longer = (*CONTINUED, assistant(SAID), USER)
     assert check(anthropic_body(*longer, **FIRST), issued=issued) is None
     # Cache marks, and a text for the same text as a block, are no other prefix.
-    marked = {**FIRST, "system": [{**MARKED, "text": "be brief"}]}
+    marked: dict[str, Any] = {**FIRST, "system": [{**MARKED, "text": "be brief"}]}
     as_blocks = (user({"type": "text", "text": "hi"}), *CONTINUED[1:])
     assert check(anthropic_body(*as_blocks, **marked), issued=issued) is None
 
@@ -323,7 +327,7 @@ def test_thinking_that_was_altered_is_refused_by_every_model(block: Any, issued:
     assert kind == "thinking"
     assert message.startswith("messages.1.content.0: Invalid `")
     # A model that does not think ignores what was thought.
-    without = {**FIRST, "thinking": {"type": "disabled"}}
+    without: dict[str, Any] = {**FIRST, "thinking": {"type": "disabled"}}
     assert check(anthropic_body(*asked.json["messages"], **without), issued=issued) is None
 
 
