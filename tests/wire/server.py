@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from wire.checks import ISSUED, Dialect, Kind, Software, Terms, check, dialect_of
 from wire.connection import Inbox, Request, send
-from wire.replies import Reply, compact, failure
+from wire.replies import Reply, compact, failure, with_length
 
 __all__ = ["ModelServer", "Request"]
 
@@ -199,10 +199,12 @@ class ModelServer:
         told = compact([{**reason, "path": path} for path in dropped])
         start = b'"stop_details":null'
         with_dropped = start + f',"input_transformations":{told}'.encode()
-        first, *others = reply.steps
-        assert isinstance(first, bytes)
-        assert start in first, "A reply to a request with dropped thinking begins with its start."
-        return replace(reply, steps=(first.replace(start, with_dropped, 1), *others))
+        # The first event tells it, unless the reply is a failure or comes in pieces.
+        first, *others = reply.steps or (b"",)
+        if not isinstance(first, bytes):
+            return reply
+        changed = replace(reply, steps=(first.replace(start, with_dropped, 1), *others))
+        return with_length(changed) if "content-length" in reply.headers else changed
 
     def _scripted(self, request: Request) -> Reply:
         try:

@@ -1,5 +1,7 @@
 """What sessions meet at a server that insists on a window, and on thinking where it was issued."""
 
+import asyncio
+import urllib.request
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +15,9 @@ from treefold.models import Exchange, ModelSettings
 from treefold.models.anthropic.model import AnthropicModel
 from treefold.models.profiles import profile_of
 from wire.checks.anthropic_messages import BINDING_BETA
+from wire.checks.thoughts import data_of
 from wire.protocols import KEY, PROTOCOLS, Protocol, answer, protocol as protocol
+from wire.replies import with_length
 
 _, ANTHROPIC, _ = PROTOCOLS
 DROPS = {"thinking": {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}}
@@ -62,7 +66,20 @@ async def test_thinking_that_is_to_be_dropped_is_not_refused():
     exchange = await thought(ANTHROPIC)
     profile = profile_of(Provider.Anthropic, "claude-opus-4-1")
     profile = replace(profile, headers={"anthropic-beta": BINDING_BETA})
-    async with ANTHROPIC.server(ANTHROPIC.text("3.")) as server:
+    reply = ANTHROPIC.text("3.")
+    async with ANTHROPIC.server(reply, with_length(reply)) as server:
         model = AnthropicModel("claude-5", api_key=KEY, base_url=server.url, profile=profile)
         await go_on(model, "Be verbose.", exchange, **DROPS)
-    assert server.thinking_dropped == ["messages.1.content.0"]
+        [sent] = server.requests
+        headers = {"anthropic-beta": BINDING_BETA}
+        again = urllib.request.Request(server.url + "/v1/messages", sent.body, headers)
+        got = await asyncio.to_thread(read, again)
+    assert server.thinking_dropped == ["messages.1.content.0"] * 2
+    dropped = {"type": "thinking_dropped", "reason": "prefix_binding_mismatch"}
+    told = next(data_of(got))["message"]["input_transformations"]
+    assert told == [{**dropped, "path": "messages.1.content.0"}]
+
+
+def read(request: urllib.request.Request) -> bytes:
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return response.read()
