@@ -23,12 +23,14 @@ _, ANTHROPIC, _ = PROTOCOLS
 DROPS = {"thinking": {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}}
 
 
-async def test_a_request_that_is_longer_than_the_window_is_refused(protocol: Protocol):
+async def test_a_request_that_is_longer_than_the_window_is_refused_with_a_remedy(
+    protocol: Protocol,
+):
     async with protocol.server(protocol.text("Yes."), expects={"window"}) as server:
         session = protocol.model(server).open("", [])
         await answer(session, UserText("Well?"))
         server.window = 100
-        with pytest.raises(ModelProviderException, match="100"):
+        with pytest.raises(ModelProviderException, match=r"100.*shorten the conversation"):
             await answer(session, UserText("x" * 500))
     assert server.refusals == {"window": 1}
 
