@@ -29,6 +29,11 @@ _PERMANENT: Final = (
     TOO_MANY_CALLS,
     "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND", "FAILED_PRECONDITION",
 )  # fmt: skip
+_TOO_LONG_REQUEST: Final = (
+    "context",  # OpenAI, llama.cpp, vLLM, Ollama
+    "prompt is too long",  # Anthropic
+    "input token count",  # Gemini
+)
 _NO_TOOLS: Final = (
     "does not support tools",  # Ollama
     "does not support function calling",
@@ -98,6 +103,12 @@ class RequestError(Exception):
         return self.inner is not None and any(
             isinstance(one, ConnectionRefusedError) for one in _causes(self.inner)
         )
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the provider reports that the request is longer than the model's window."""
+        text = self.message.lower()
+        return any(words in text for words in _TOO_LONG_REQUEST)
 
     @property
     def refuses_tools(self) -> bool:
@@ -329,7 +340,7 @@ def remedy_for(
         (status == 404, f"check the model's name and the address {address}"),
         (status == 429, "the provider limits the rate of requests: send fewer at once, or wait"),
         (
-            status == 413 or "context" in error.message.lower(),
+            status == 413 or error.is_too_long,
             "the request is too large: shorten the conversation, or use a larger model",
         ),
         (error.is_transient, "the provider has a problem: try again later"),
