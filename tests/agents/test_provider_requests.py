@@ -264,7 +264,7 @@ async def test_a_failed_call_is_flagged_where_the_provider_has_a_field_for_that(
 
 
 async def test_a_response_that_was_paused_goes_on_where_it_stopped():
-    paused = message(Thinking(["Hm."]), Text(["Let me see. "]), stop_reason="pause_turn")
+    paused = message(Thinking(["Hm."]), Text(["Let me see."]), stop_reason="pause_turn")
     async with ANTHROPIC.server(paused, ANTHROPIC.text("Seen.")) as server:
         node = await run_agent(worker(look), models=ANTHROPIC.model(server))
     assert node.state is NodeState.Success

@@ -37,7 +37,8 @@ async def test_what_was_said_of_an_unusable_call_goes_with_the_question_that_led
 
 
 async def test_a_response_that_came_in_two_parts_may_be_cut_between_them():
-    first = anthropic_wire.message(anthropic_wire.Text(["one"]), stop_reason="pause_turn")
+    one = anthropic_wire.Thinking(["Hm."]), anthropic_wire.Text(["one"])
+    first = anthropic_wire.message(*one, stop_reason="pause_turn")
     script = [first, ANTHROPIC.text("two"), ANTHROPIC.text("three")]
     async with (
         serving(*script, protocol=ANTHROPIC) as server,

@@ -14,7 +14,7 @@ import pytest
 import warm_python
 from terminal import CTRL_C, CTRL_D, PATIENCE, UP, Terminal
 from wire import ModelServer, Stall, Wait
-from wire.openai_wire import calls, check_request, completion, error, text
+from wire.openai_wire import calls, completion, error, text
 
 Chat = Callable[..., Terminal]
 
@@ -55,7 +55,7 @@ def nap(args):
 
 @pytest.fixture
 async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer(check=check_request) as server:
+    async with ModelServer() as server:
         yield server
 
 

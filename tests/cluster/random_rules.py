@@ -240,8 +240,8 @@ def violations(record: Record) -> list[Violation]:
     """Return which promises were broken."""
     found = [Violation(kind="surprise", text=text) for text in record.history.complaints]
     for rule in (
-        _trees, _heard, _results, _repeated, _denied, _responses, _prefixes, _once, _limits,
-        _settled, _asked_again, _held_back, _budgets, _times,
+        _trees, _heard, _results, _repeated, _denied, _responses, _prefixes, _pairs, _once,
+        _limits, _settled, _asked_again, _held_back, _budgets, _times,
     ):  # fmt: skip
         found += rule(record)
     return found
@@ -382,6 +382,14 @@ def _prefixes(record: Record) -> Iterator[Violation]:
                     yield Violation(
                         kind="unrecorded", tag=tag, text=f"{request}; recorded: {right}"
                     )
+
+
+def _pairs(record: Record) -> Iterator[Violation]:
+    """In each request every call is followed by its results, as all providers demand."""
+    for request in record.requests:
+        if request.torn:
+            text = f"{request}: {request.torn}"
+            yield Violation(kind="torn", tag=tag_of(request.label), text=text)
 
 
 def _once(record: Record) -> Iterator[Violation]:

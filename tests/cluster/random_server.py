@@ -23,6 +23,7 @@ class Request:
         id: of its response, which is in the ids of the calls that it asks for, and in its text.
         step: which response of the agent it asks for, from 1.
         seen: the ids of the responses that it repeats.
+        torn: what is wrong with its pairs of calls and results, empty if nothing is.
         ended: when it was answered, or its client had gone.
     """
 
@@ -32,6 +33,7 @@ class Request:
     label: str
     step: int
     seen: tuple[str, ...]
+    torn: str
     begun: float
     ended: float | None = None
     answered: bool = False
@@ -111,6 +113,7 @@ class ModelServer:
             label=prompt["label"],
             step=len(seen) + 1,
             seen=seen,
+            torn=_torn(said),
             begun=time.monotonic(),
         )
         self.requests.append(request)
@@ -132,6 +135,29 @@ class ModelServer:
         self._asked[asked] += 1
         source = random.Random(f"{self._seed} {asked} {self._asked[asked]}")
         return source.uniform(0.02, 0.2) if source.random() < 0.9 else source.uniform(0.2, 0.8)
+
+
+def _torn(said: Sequence[Any]) -> str:
+    """Return what a provider would refuse: calls and results that are no pairs."""
+    waiting: list[str] = []
+    seen = set[str]()
+    answering = False
+    for one in said:
+        if "result" in one:
+            if one["result"] not in waiting:
+                return f"the result of {one['result']} comes where nobody waits for it"
+            waiting.remove(one["result"])
+            answering = True
+            continue
+        if waiting and (answering or "use" not in one):
+            return f"something comes before the results of {waiting}"
+        answering = False
+        if "use" in one:
+            if one["use"] in seen:
+                return f"the call {one['use']} is there twice"
+            seen.add(one["use"])
+            waiting.append(one["use"])
+    return f"it ends without the results of {waiting}" if waiting else ""
 
 
 def _reply(request: Request, prompt: Mapping[str, Any], said: Sequence[Any]) -> Mapping[str, Any]:

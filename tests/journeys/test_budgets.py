@@ -2,6 +2,7 @@
 
 import asyncio
 from decimal import Decimal
+from itertools import count
 from typing import Any
 
 import pytest
@@ -61,10 +62,12 @@ def unit(request: pytest.FixtureRequest) -> str:
 
 
 def looking(protocol: Protocol) -> Any:
+    numbers = count()
+
     def reply(said: Said) -> Reply:
         if not said.may_call:
             return protocol.text("This far.")
-        return protocol.calls(call("l", "look"))
+        return protocol.calls(call(f"l{next(numbers)}", "look"))
 
     return reply
 

@@ -1,5 +1,6 @@
 """What only Claude's protocol has."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,6 +65,16 @@ async def test_opus_4_1_thinks_with_the_largest_budget_and_between_calls():
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 64_000}
     assert body["tool_choice"] == {"type": "auto"}
     assert "temperature" not in body
+
+
+async def test_the_budget_is_part_of_max_tokens_without_the_header_for_thinking_between_calls():
+    gateway = {"Authorization": "Bearer gateway"}
+    profile = replace(profile_of(Provider.Anthropic, "claude-opus-4-1"), headers=gateway)
+    async with ANTHROPIC.server(message(Text(["ok"]))) as server:
+        model = ANTHROPIC.model(server, profile=profile)
+        await answer(model.open("", [look]), UserText("Hi"))
+    body = server.requests[0].json
+    assert (body["max_tokens"], body["thinking"]["budget_tokens"]) == (32_000, 24_000)
 
 
 async def test_later_models_decide_themselves_how_much_to_think():
@@ -229,7 +240,8 @@ async def test_a_refusal_is_an_error_that_is_not_retried_and_leaves_no_trace_in_
 
 async def test_a_paused_response_goes_on_when_nothing_is_sent():
     search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"q": "x"}}
-    paused = message(Text(["Let me search."]), Raw(search), stop_reason="pause_turn")
+    said = Thinking(["Hm."]), Text(["Let me search."]), Raw(search)
+    paused = message(*said, stop_reason="pause_turn")
     async with ANTHROPIC.server(paused, message(Text(["Found."]))) as server:
         session = ANTHROPIC.model(server).open()
         end = (await answer(session, UserText("Search.")))[-1]
@@ -240,6 +252,7 @@ async def test_a_paused_response_goes_on_when_nothing_is_sent():
         await answer(session)
     assert session.transcript == [
         UserText("Search."),
+        ThinkingPart("Hm.", "c2lnbmVk"),
         ModelText("Let me search."),
         ModelText("Found."),
     ]

@@ -320,7 +320,7 @@ async def test_nan_is_not_sent_back(protocol: Protocol):
     }  # fmt: skip
     reply = sse(call[protocol.name]) if protocol.name in call else claude_call('{"a":NaN}')
     async with ModelServer([reply, protocol.text("ok")]) as server:
-        session = protocol.model(server).open("", [add])
+        session = protocol.model(server).open("", [add], ModelSettings(thinking=0))
         [asked_for] = asked(await answer(session, UserText("x")))
         await answer(session, ToolResult(asked_for.id, "no", is_error=True))
         json.loads(server.requests[1].body, parse_constant=pytest.fail)

@@ -10,6 +10,7 @@ from treefold.core.model import Session
 from treefold.core.transcript import TranscriptPart
 from treefold.core.window import Window
 from treefold.models import ModelSettings
+from treefold.models.gemini.model import GeminiModel
 from treefold.models.reopening import reopen
 from wire import gemini_wire
 from wire.protocols import PROTOCOLS, Protocol, answer
@@ -134,3 +135,44 @@ async def test_results_in_another_order_than_their_calls_stay_with_them_when_it_
         back = reopen(protocol.model(server), "", [add], ModelSettings(), window)
     results = [part for part in back.transcript if isinstance(part, ToolResult)]
     assert results == [first, second]
+
+
+async def called_twice(protocol: Protocol, id: str) -> Session:
+    """Return a session in which two responses have asked for a call with one id."""
+    calls = protocol.calls((id, "add", '{"a":1,"b":2}'))
+    async with protocol.server(calls, protocol.text("3."), calls) as server:
+        session = protocol.model(server).open("", [add])
+        await answer(session, ADD)
+        await answer(session, ToolResult(id, "3"))
+        await answer(session, ADD)
+    return session
+
+
+@pytest.mark.parametrize(
+    ("first", "id"),
+    [(OPENAI, "call_0"), (OPENAI, "functions.add:0"), (GEMINI, "call_0"), (GEMINI, "x" * 100)],
+)
+@pytest.mark.parametrize("other", PROTOCOLS, ids=str)
+async def test_ids_that_a_provider_does_not_accept_are_changed_for_it(
+    first: Protocol, other: Protocol, id: str
+):
+    session, settings = await called_twice(first, id), ModelSettings(thinking=0)
+    window = window_of((session, 0), (session, 1), (session, 2))
+    async with other.server(other.text("3."), other.text("Yes."), other.text("No.")) as server:
+        taken = reopen(other.model(server), "", [add], settings, window)
+        await answer(taken, ToolResult(id, "3"))
+        # Opened again, with all or with less of it, the calls still have their results.
+        for begin in (0, 2):
+            made = [(session, 0), (session, 1), (session, 2), (taken, 3)][begin:]
+            again = reopen(other.model(server), "", [add], settings, window_of(*made))
+            await answer(again, SURE)
+
+
+async def test_gemini_takes_over_calls_without_a_signature_since_version_3():
+    session = await called_twice(OPENAI, "call_0")
+    window = window_of((session, 2))
+    async with GEMINI.server(GEMINI.text("3.")) as server:
+        model = GeminiModel("gemini-3-pro", api_key="k", base_url=server.url)
+        taken = reopen(model, "", [add], ModelSettings(), window)
+        await answer(taken, ToolResult("call_0", "3"))
+    assert taken.parts(1)[-1] == ModelText("3.")

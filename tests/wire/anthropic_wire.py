@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from wire.anthropic_rules import check_request as check_request
 from wire.replies import Reply, Step, compact, failure, stream
 
 MODEL = "claude-wire-1"

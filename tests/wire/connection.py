@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from wire.replies import Close, Cut, Pause, Reply, Stall, Step, Wait
@@ -22,7 +23,7 @@ class Request:
     headers: dict[str, str]
     body: bytes
 
-    @property
+    @cached_property
     def json(self) -> Any:
         """The body, read as JSON."""
         return json.loads(self.body)

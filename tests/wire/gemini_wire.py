@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wire.gemini_rules import check_request as check_request
 from wire.replies import Reply, Step, compact, failure, stream
 
 MODEL = "gemini-wire-1"

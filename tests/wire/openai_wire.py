@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from wire.openai_rules import check_request as check_request
 from wire.replies import Reply, Step, compact, failure, stream
 
 MODEL = "gpt-wire-1"

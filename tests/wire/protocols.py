@@ -41,9 +41,9 @@ class Protocol:
     def __repr__(self) -> str:
         return self.name
 
-    def server(self, *script: Reply) -> ModelServer:
-        """Return a server that checks every request by the provider's rules."""
-        return ModelServer(script, check=self.wire.check_request)
+    def server(self, *script: Reply, **options: Any) -> ModelServer:
+        """Return a server with *script*."""
+        return ModelServer(script, **options)
 
     def model(self, server: ModelServer, **options: Any) -> Model:
         """Return a model that talks to *server*, and does not really wait before it retries."""

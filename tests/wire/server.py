@@ -1,14 +1,16 @@
-"""A model provider on the loopback: one scripted reply for each request."""
+"""A model provider on the loopback: one scripted reply for each request that is right."""
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal
 
+from wire.checks import ISSUED, Dialect, Kind, Software, Terms, check, dialect_of
 from wire.connection import Inbox, Request, send
-from wire.replies import Reply, failure
+from wire.replies import Reply, compact, failure, with_length
 
 __all__ = ["ModelServer", "Request"]
 
@@ -16,24 +18,48 @@ GRACE = 5.0
 """How many seconds connections have to end when the server closes."""
 
 OVER = failure(500, {"error": {"message": "the script is over"}})
+MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 class ModelServer:
     """A server that answers each request with the next reply of its script.
 
-    What *check* raises for a POST is kept in `faults` and raised when the server is left.
+    Each request for a response is checked by the rules of the provider whose dialect it is in
+    (`wire.checks`). One that breaks them is refused as the provider would refuse it, and raised
+    when the server is left, unless the test expects it.
 
     With *hangs_up*, a connection is good for one request although keep-alive is announced: it is
     closed right after the reply, or when a second request arrives, which then counts as dropped.
+
+    Attributes:
+        window: how many tokens a request may take, at four characters of JSON each.
+        binds_thinking: whether thinking may only stand where it was issued, as with the newest
+            models of Anthropic; otherwise it only has to be unaltered.
+        software: what speaks the dialect of OpenAI, which words its refusals.
+        expects: the kinds of refusals that the test expects.
+        allows: the kinds of faults that this server does not mind.
+        refusals: how many requests were refused, by kind.
+        thinking_dropped: where requests had thinking that did not fit, which they asked to drop.
     """
 
     def __init__(
         self,
         script: Iterable[Reply] = (),
         *,
-        check: Callable[[Request], object] | None = None,
+        window: int | None = None,
+        binds_thinking: bool = True,
+        software: Software = "openai",
+        expects: Collection[Kind] = (),
+        allows: Collection[Kind] = (),
         hangs_up: Literal["after the reply", "on the next request"] | None = None,
     ) -> None:
+        self.window = window
+        self.binds_thinking = binds_thinking
+        self.software: Software = software
+        self.expects = set(expects)
+        self.allows = set(allows)
+        self.refusals = Counter[Kind]()
+        self.thinking_dropped: list[str] = []
         self.requests: list[Request] = []
         self.faults: list[Exception] = []
         self.connections = 0
@@ -46,7 +72,6 @@ class ModelServer:
         self.disconnected = asyncio.Event()
         self.on_request: Callable[[Request], Reply | None] | None = None
         self._script = deque(script)
-        self._check = check
         self._hangs_up = hangs_up
         self._server: asyncio.Server | None = None
         self._closing = False
@@ -148,11 +173,40 @@ class ModelServer:
 
     def _reply(self, request: Request) -> Reply:
         """Choose the reply to *request*, once it was checked."""
-        try:
-            if self._check is not None and request.method == "POST":
-                self._check(request)
-        except Exception as fault:  # noqa: BLE001 - raised when the server is left
-            self.faults.append(fault)
+        dialect = dialect_of(request)
+        if dialect is None:
+            return self._scripted(request)
+        terms = Terms(self.window, self.binds_thinking, self.software, self.allows)
+        if fault := check(request, terms):
+            self.refusals[fault.kind] += 1
+            if fault.kind not in self.expects:
+                told = f"A request was refused by the rules of {dialect.name} ({fault.kind}):"
+                self.faults.append(AssertionError(f"{told} {fault.message}"))
+            return dialect.refusal(fault)
+        reply = self._scripted(request)
+        with contextlib.suppress(*MALFORMED):
+            return self._noted(request, reply, dialect, terms)
+        return reply
+
+    def _noted(self, request: Request, reply: Reply, dialect: Dialect, terms: Terms) -> Reply:
+        """Note the thinking in *reply*, and add to it what was dropped of the request's."""
+        dialect.note(request, reply.body, ISSUED)
+        dropped = dialect.dropped(request, ISSUED, terms)
+        if not dropped:
+            return reply
+        self.thinking_dropped += dropped
+        reason = {"type": "thinking_dropped", "reason": "prefix_binding_mismatch"}
+        told = compact([{**reason, "path": path} for path in dropped])
+        start = b'"stop_details":null'
+        with_dropped = start + f',"input_transformations":{told}'.encode()
+        # The first event tells it, unless the reply is a failure or comes in pieces.
+        first, *others = reply.steps or (b"",)
+        if not isinstance(first, bytes):
+            return reply
+        changed = replace(reply, steps=(first.replace(start, with_dropped, 1), *others))
+        return with_length(changed) if "content-length" in reply.headers else changed
+
+    def _scripted(self, request: Request) -> Reply:
         try:
             reply = self.on_request(request) if self.on_request is not None else None
         except Exception as fault:  # noqa: BLE001 - raised when the server is left

@@ -37,7 +37,7 @@ ASKED: list[Any] = [{"role": "user", "content": "Grüße?"}]
 async def openai_client(*script: Reply) -> AsyncGenerator[tuple[ModelServer, Any]]:
     async with (
         asyncio.timeout(60),
-        ModelServer(script, check=openai_wire.check_request) as server,
+        ModelServer(script) as server,
         openai.AsyncOpenAI(api_key="k", base_url=server.url + "/v1", max_retries=0) as client,
     ):
         yield server, client
@@ -49,7 +49,7 @@ async def anthropic_client(
 ) -> AsyncGenerator[tuple[ModelServer, Any]]:
     async with (
         asyncio.timeout(60),
-        ModelServer(script, check=anthropic_wire.check_request) as server,
+        ModelServer(script) as server,
         anthropic.AsyncAnthropic(api_key="k", base_url=server.url, max_retries=0) as client,
     ):
         yield server, client
@@ -57,7 +57,7 @@ async def anthropic_client(
 
 @asynccontextmanager
 async def gemini_client(*script: Reply) -> AsyncGenerator[tuple[ModelServer, Any]]:
-    async with asyncio.timeout(60), ModelServer(script, check=gemini_wire.check_request) as server:
+    async with asyncio.timeout(60), ModelServer(script) as server:
         client = genai.Client(
             api_key="k", http_options=genai.types.HttpOptions(base_url=server.url)
         )

@@ -189,19 +189,39 @@ async def test_a_server_that_closes_ends_what_is_under_way():
     assert server.disconnects == 0
 
 
-async def test_faults_are_raised_when_the_server_is_left():
-    def check(request: Request) -> None:
-        assert request.json, "The request is empty."
+BAD = b"""POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 29\r\n\r
+{"model":"m", "messages": []}"""
 
+
+async def test_a_bad_request_is_refused_and_raised_when_the_server_is_left():
     async def ask() -> None:
         async with server, connected(server) as (reader, writer):
-            writer.write(ASK)
-            await reader.readuntil(b"0\r\n\r\n")
+            writer.write(BAD)
+            got = await reader.readuntil(b"}}")
+            assert got.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+            assert b'"type":"invalid_request_error","param":"messages"' in got
 
-    server = ModelServer([REPLY], check=check)
-    with pytest.raises(AssertionError, match="The request is empty."):
+    server = ModelServer([REPLY])
+    with pytest.raises(AssertionError, match=r"openai \(shape\): Invalid 'messages': empty array"):
         await ask()
     assert len(server.faults) == 1
+    assert (server.refusals, server.left) == ({"shape": 1}, 1)
+
+
+async def test_a_refusal_that_is_expected_is_counted_only():
+    async with ModelServer([REPLY], expects={"shape"}) as server, connected(server) as line:
+        reader, writer = line
+        writer.write(BAD)
+        assert b"400 Bad Request" in await reader.readuntil(b"}}")
+    assert server.refusals == {"shape": 1}
+
+
+async def test_a_fault_that_is_allowed_is_answered_by_the_script():
+    async with ModelServer([REPLY], allows={"shape"}) as server, connected(server) as line:
+        reader, writer = line
+        writer.write(BAD)
+        assert b"200 OK" in await reader.readuntil(b"0\r\n\r\n")
+    assert not server.refusals
 
 
 async def test_faults_do_not_hide_what_a_test_has_raised():

@@ -15,6 +15,7 @@ from treefold.core.function import Function, checked_function
 from treefold.core.model import ModelSettings
 from treefold.core.parameter import JsonSchema
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
+from treefold.models.call_ids import CallIds
 from treefold.models.decoder import INVALID_ARGS_KEY, UNNAMED, Decoder
 from treefold.models.json_text import to_json
 from treefold.models.profiles import Profile, Thinking
@@ -34,6 +35,7 @@ class Dialect(ABC):
     name: ClassVar[str]  # saved with each exchange
     may_lack_functions: ClassVar[bool] = False  # whether some servers cannot call functions
     messages_key: ClassVar[str] = "messages"
+    call_ids: ClassVar[CallIds] = CallIds()
 
     def __init__(
         self,

@@ -90,6 +90,7 @@ class WireSession(Session):
         self._uncommitted = NO_USAGE  # the part of it since the last exchange
         self._busy = False
         self._bad_outputs = 0  # of the current request
+        used = set[str]()  # the ids of all calls so far
         for number, exchange in enumerate(exchanges, 1):
             if not isinstance(exchange, Exchange):
                 raise InvalidValueError(
@@ -102,7 +103,8 @@ class WireSession(Session):
                     f" {dialect.name}: open it with a model that speaks the same protocol",
                     dialect.name,
                 )
-            self._restore(exchange, exchanges[number] if number < len(exchanges) else None)
+            following = exchanges[number] if number < len(exchanges) else None
+            self._restore(exchange, following, used)
         # Requests the result by a call; used if the server rejects the response schema.
         self._fallback: Dialect | None = None
         if dialect.prefers_schema and not any(
@@ -276,10 +278,11 @@ class WireSession(Session):
         self._ends.append(len(self._transcript))
         return received
 
-    def _restore(self, exchange: Exchange, following: Exchange | None) -> None:
+    def _restore(self, exchange: Exchange, following: Exchange | None, used: set[str]) -> None:
         number = len(self._exchanges) + 1
         try:
-            self._append(to_dialect(exchange, self._dialect, self._pending, following))
+            self._append(to_dialect(exchange, self._dialect, self._pending, following, used))
+            used.update(call.id for call in self._pending)
             self._usage += exchange.usage
         except (AttributeError, KeyError, TypeError, ValueError, StopIteration) as error:
             raise InvalidValueError(

@@ -1,8 +1,8 @@
 """Converts exchanges of other providers into the dialect of a session, by way of plain exchanges.
 
 Plain exchanges do not contain what only one provider can read, such as the signature of its
-thinking. The translation of an exchange depends on it and on those beside it alone, so that it is
-the same in every request.
+thinking. The translation of an exchange depends on it and on those before and beside it alone, so
+that it is the same in every request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -83,11 +83,14 @@ def to_dialect(
     dialect: Dialect,
     pending: Sequence[ToolUse] = (),
     following: Exchange | None = None,
+    used: set[str] | None = None,
 ) -> Exchange:
     """Return *exchange* in *dialect* if it is a plain one; otherwise *exchange* itself.
 
     *pending* are the calls whose results it holds, and *following* is the exchange after it. Its
-    own calls become text if *dialect* accepts only results of calls that its model has made.
+    own calls become text if *dialect* accepts only results of calls that its model has made. They
+    keep their ids unless *used* is given, the ids of earlier calls: then they get ids that the
+    provider accepts beside these.
     """
     if exchange.dialect != PLAIN:
         return exchange
@@ -107,6 +110,8 @@ def to_dialect(
             _CALL_TEXT.format(name=call.name, arguments=to_json(dict(call.args))) for call in calls
         ]
         text, calls = "\n".join(filter(None, [text, *written])), []
+    if used is not None:
+        calls = _renamed(calls, dialect, following, used)
     # A model for which the calls were text got their results as text.
     results += map(missing_result, pending[len(results) :])
     return Exchange(
@@ -125,8 +130,29 @@ def _are_calls(calls: Sequence[ToolUse], dialect: Dialect, following: Exchange |
     if following.dialect == PLAIN:
         return True
     # The conversation was continued in this dialect: they are what they were then.
+    return bool(_answered(calls, dialect, following))
+
+
+def _answered(calls: Sequence[ToolUse], dialect: Dialect, following: Exchange) -> list[str]:
+    """Return the ids of the calls whose results *following* has, which is in *dialect*."""
     parts = [part for message in following.sent for part in dialect.read(message, 0, calls)]
-    return any(isinstance(part, ToolResult) for part in parts)
+    return [part.tool_use_id for part in parts if isinstance(part, ToolResult)]
+
+
+def _renamed(
+    calls: Sequence[ToolUse], dialect: Dialect, following: Exchange | None, used: set[str]
+) -> list[ToolUse]:
+    """Return *calls* with ids that the provider accepts, and add these to *used*."""
+    ids: list[str] = []
+    if following is not None and following.dialect != PLAIN:
+        # They were sent with these ids when the conversation was continued.
+        ids = _answered(calls, dialect, following)
+    if len(ids) != len(calls):
+        ids = []
+        for call in calls:
+            ids.append(dialect.call_ids.accepted(call.id, used))
+            used.add(ids[-1])
+    return [replace(call, id=id) for call, id in zip(calls, ids, strict=True)]
 
 
 def _call(call: dict[str, Any]) -> ToolUse:

@@ -16,18 +16,19 @@ from treefold.core.transcript import (
     UserText,
 )
 from treefold.models.anthropic.decoder import AnthropicDecoder
+from treefold.models.call_ids import CallIds
 from treefold.models.dialect import Dialect, make_tool_use
 from treefold.models.json_text import parse_json, to_json
 from treefold.models.profiles import Thinking
 
 _MAX_TOKENS: Final = 32_000  # the protocol requires a number
-_INVALID_IN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class AnthropicDialect(Dialect):
     """Messages whose blocks are kept as they were received."""
 
     name: ClassVar[str] = "anthropic-messages"
+    call_ids: ClassVar[CallIds] = CallIds(invalid=re.compile(r"[^a-zA-Z0-9_-]"), once=True)
 
     def fields(self, system: str) -> dict[str, Any]:
         settings = self.settings
@@ -67,9 +68,16 @@ class AnthropicDialect(Dialect):
     def thinking(self) -> int:
         budget = super().thinking
         # Thinking that is not interleaved with calls is part of max_tokens.
-        if not (self.functions and self.profile.headers):
+        if not (self.functions and self._interleaves):
             budget = min(budget, self._max_tokens * 3 // 4)
         return budget if budget >= self.profile.least_thinking else 0
+
+    @property
+    def _interleaves(self) -> bool:
+        # The headers may be others: a key for a gateway, another beta.
+        headers = self.profile.headers.items()
+        betas = [value for name, value in headers if name.lower() == "anthropic-beta"]
+        return any("interleaved-thinking" in value for value in betas)
 
     def _tool(self, function: Function) -> dict[str, Any]:
         trained = self.profile.trained_tools.get(function.trained_as or "")
@@ -105,12 +113,9 @@ class AnthropicDialect(Dialect):
 
     def write_response(self, text: str, calls: Sequence[ToolUse]) -> str:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-        ids: set[str] = set()
         for call in calls:
-            id, name = _INVALID_IN_ID.sub("_", call.id), self._wire_name(call)
-            id = id if id not in ids else f"{id}_{len(ids)}"
-            ids.add(id)
-            blocks.append({"type": "tool_use", "id": id, "name": name, "input": dict(call.args)})
+            block = {"type": "tool_use", "id": call.id, "name": self._wire_name(call)}
+            blocks.append(block | {"input": dict(call.args)})
         return to_json({"role": "assistant", "content": blocks})
 
     @property

@@ -83,11 +83,14 @@ class GeminiDialect(Dialect):
 
     def write_response(self, text: str, calls: Sequence[ToolUse]) -> str:
         parts: list[dict[str, Any]] = [{"text": text}] if text else []
-        for call in calls:
+        for number, call in enumerate(calls):
             fields: dict[str, Any] = {"name": call.name, "args": dict(call.args)}
             if not _is_synthetic(call.id):
                 fields = {"id": call.id} | fields
-            parts.append({"functionCall": fields})
+            part: dict[str, Any] = {"functionCall": fields}
+            if number == 0 and self.profile.thinking is Thinking.ADAPTIVE:
+                part["thoughtSignature"] = _UNSIGNED
+            parts.append(part)
         return to_json({"role": "model", "parts": parts})
 
     def read(self, message: str, position: int, pending: Sequence[ToolUse]) -> list[TranscriptPart]:
@@ -108,6 +111,9 @@ class GeminiDialect(Dialect):
 
 
 _SYNTHETIC = "treefold-call-"
+# Since Gemini 3, the first call of a response must be signed, and Google documents this for calls
+# that no Gemini has made.
+_UNSIGNED = "skip_thought_signature_validator"
 
 
 def _without_summaries(message: str) -> str:

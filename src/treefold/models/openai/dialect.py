@@ -12,6 +12,7 @@ from treefold.core.transcript import (
     TranscriptPart,
     UserText,
 )
+from treefold.models.call_ids import CallIds
 from treefold.models.dialect import Dialect, make_tool_use
 from treefold.models.json_text import parse_json, to_json
 from treefold.models.openai.decoder import REASONING_FIELDS, OpenAIDecoder
@@ -26,6 +27,7 @@ class OpenAIDialect(Dialect):
     """Chat completions."""
 
     name: ClassVar[str] = "openai-chat"
+    call_ids: ClassVar[CallIds] = CallIds(longest=64)
     may_lack_functions: ClassVar[bool] = True
 
     def leading_message(self, system: str) -> str:
