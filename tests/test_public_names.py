@@ -30,11 +30,11 @@ PUBLIC = {
     "UserMessage", "query",
     # the spine and the call tree
     "AgentException", "AgentFunction", "AgentNode", "Budget", "BudgetExceeded", "CallGraphError",
-    "CancellationException", "CodeFunction", "CodeNode", "DeniedError", "Ensemble", "EnsembleError",
+    "CancellationException", "CodeFunction", "CodeNode", "Compaction", "DeniedError", "Ensemble", "EnsembleError",
     "Frame", "FromFile", "Function", "FunctionArg", "Limits", "NoAnswerError", "NoModelError",
     "Rate",
     "NoParentSessionError", "Node", "NodeState", "NodeView", "Notification", "Question",
-    "QuestionKind",
+    "QuestionKind", "Receipt", "SaidMessage",
     "TreefoldError", "RunContext", "RunInfo", "Runtime", "SessionBag", "SessionScope",
     "StepLimitError", "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature",
     "agent", "show",

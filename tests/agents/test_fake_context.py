@@ -57,6 +57,9 @@ class FakeConversation:
     def open(self, model, system, functions, settings) -> None:
         self.session = model.open(system, functions, settings)
 
+    def waiting_messages(self, *, is_idle: bool) -> Any:
+        return []
+
     @property
     def pending(self) -> Any:
         return self.session.pending

@@ -83,6 +83,7 @@ EVENTS = [
     events.BudgetAwaited(2, AT, "the runtime"),
     events.NoticeGiven(2, "mind the gap", (1,)),
     events.HookDecided(2, "post_tool_use", "1/c", "hidden"),
+    events.MessagePosted(2, AT, "a1", "mind the gap"),
     events.ProcessDied(1, AT, 2),
     events.QuestionAsked(2, AT, QUESTION),
     events.QuestionEscalated(2, AT, TYPED),

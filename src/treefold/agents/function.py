@@ -435,7 +435,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
                 "settings": self.settings,
                 "max_steps": self.max_steps,
                 "parallel_tools": self.parallel_tools,
-                "compaction": self.compaction,
+                **({} if self.compaction is None else {"compaction": self.compaction}),
                 "returns": None if returned is None else without_defaults(returned.type.schema),
             },
         }

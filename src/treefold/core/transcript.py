@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import field
 
-from treefold.core.fact import UNCOMPARED, Fact
+from treefold.core.fact import HIDDEN, UNCOMPARED, Fact
 
 
 class UserText(Fact, frozen=True, tag=True):
@@ -25,7 +25,7 @@ class UserText(Fact, frozen=True, tag=True):
     """
 
     text: str
-    message: str = ""
+    message: Annotated[str, HIDDEN] = ""
 
 
 class ModelText(Fact, frozen=True, tag=True):
