@@ -30,7 +30,8 @@ PUBLIC = {
     "UserMessage", "query",
     # the spine and the call tree
     "AgentException", "AgentFunction", "AgentNode", "Budget", "BudgetExceeded", "CallGraphError",
-    "CancellationException", "CodeFunction", "CodeNode", "Compaction", "DeniedError", "Ensemble", "EnsembleError",
+    "CancellationException", "CodeFunction", "CodeNode", "Compaction", "DeniedError", "Ensemble",
+    "EnsembleError",
     "Frame", "FromFile", "Function", "FunctionArg", "Limits", "NoAnswerError", "NoModelError",
     "Rate",
     "NoParentSessionError", "Node", "NodeState", "NodeView", "Notification", "Question",

@@ -11,9 +11,11 @@ from treefold.core.compaction import Compaction
 from treefold.core.conversation import AgentConversation
 from treefold.core.errors import InvalidArgumentsError
 from treefold.core.events import Failure
+from treefold.core.fact import replace
 from treefold.core.function import FEWEST_CHARS, Function, Node, RunContext
 from treefold.core.parameter import Parameter
 from treefold.core.parameters import Parameters
+from treefold.core.transcript import ToolResult
 from treefold.core.truncation import truncate_middle
 
 MOST: Final = 100_000  # characters of one result
@@ -65,6 +67,13 @@ class Bounds:
         """Return how many characters a result of *function* may have."""
         own = None if function is None else function.max_result_chars
         return self._limit if own is None else min(self._limit, own)
+
+    def shortened(self, result: ToolResult, node: Node) -> ToolResult:
+        """Return *result*, that of *node*, in the room that there is for it by now."""
+        if len(result.content) <= self.limit(node.function):
+            return result
+        text = result.content if result.is_error else as_text(node.outputs)
+        return replace(result, content=self.cut(text, node))
 
     def cut(self, text: str, node: Node) -> str:
         """Return *text*, the result of *node*, without its middle if it is too long."""

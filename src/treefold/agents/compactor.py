@@ -18,15 +18,18 @@ from treefold.core.conversation import AgentConversation, Inputs
 from treefold.core.epoch import Epoch
 from treefold.core.errors import ModelProviderException
 from treefold.core.exchange import Finish
+from treefold.core.fact import replace
 from treefold.core.function import Function, RunContext
 from treefold.core.model import Model
 from treefold.core.plain import to_json
 from treefold.core.transcript import ModelText, ToolResult, ToolUse, TranscriptPart, UserText
 from treefold.core.truncation import truncate_middle
 
+_SMALLER: Final = "a smaller window than was known"
 COMPACTION: Final = "compaction"  # why such an epoch begins
 
 _CHARS_PER_TOKEN: Final = 4  # about
+_RESULTS: Final = 0.1  # of the window, for the results of one response
 _SURE: Final = 0.9  # of what was too long
 _PIECE: Final = 0.4  # of the window, for what one request summarizes
 _SUMMARY: Final = 0.1  # of the window, at most
@@ -61,29 +64,39 @@ class Compactor:
         self._summarize = summarize
         self._model = model
 
-    async def make_room(self, inputs: Inputs) -> None:
-        """Compact the conversation if a request with *inputs* would fill too much of the window."""
-        conversation = self._conversation
+    async def make_room(self, inputs: Inputs) -> bool:
+        """Compact the conversation if a request with *inputs* would fill too much of the window.
+
+        Returns:
+            Whether another window is known then: the results in *inputs* may not fit.
+        """
+        conversation, window = self._conversation, self._conversation.window
         if conversation.is_replayed:
             # The recording says whether, and in which window.
             if (epoch := conversation.replayed_epoch(COMPACTION)) is not None:
                 await self._compact(epoch.since, epoch.window or 0)
-            return
-        window = conversation.window
+            elif (epoch := conversation.replayed_epoch(_SMALLER)) is not None:
+                conversation.begin(epoch)
+            return conversation.window != window
         if window and conversation.size(inputs) > self._compaction.at * window:
             await self.compact(inputs, window)
+        return False
 
-    async def after_overflow(
-        self, failure: ModelProviderException, inputs: Inputs
-    ) -> Inputs | None:
-        """Compact after a request with *inputs* was too long; None if that cannot help.
+    async def after_overflow(self, failure: ModelProviderException, inputs: Inputs) -> bool:
+        """Make room after a request with *inputs* was too long; return whether there is more.
 
         What the provider has said of its window is known from then on.
         """
         conversation = self._conversation
         window = failure.context_window or round(_SURE * conversation.size(inputs))
+        is_news = window != conversation.window
         conversation.learn_window(window)
-        return inputs if await self.compact(inputs, window) else None
+        if await self.compact(inputs, window):
+            return True
+        if is_news:
+            bare = conversation.responses
+            conversation.begin(replace(conversation.epoch, why=_SMALLER, bare=bare, window=window))
+        return is_news
 
     async def compact(self, inputs: Inputs, window: int) -> bool:
         """Begin an epoch in which *inputs* have room; False if nothing can be left out."""
@@ -97,7 +110,9 @@ class Compactor:
         """Return the number of the first response that is kept; the next one if none is."""
         conversation, compaction = self._conversation, self._compaction
         said, begin = conversation.said, conversation.epoch.since
-        fixed = conversation.fixed_size + size_of(inputs) + round(_SUMMARY * window)
+        # Results that are longer are cut.
+        new = min(size_of(inputs), round(_RESULTS * window))
+        fixed = conversation.fixed_size + new + round(_SUMMARY * window)
         room = min(compaction.keep * window, (compaction.at * window - fixed) / 2)
         kept = [one for one in said if one.step >= begin]
         since = conversation.responses + 1

@@ -52,8 +52,8 @@ class Policy(Protocol):
         """
         ...
 
-    async def before_request(self, inputs: Inputs) -> None:
-        """Prepare a request with *inputs*."""
+    async def before_request(self, inputs: Inputs) -> Inputs:
+        """Prepare a request with *inputs*; return what it has in their place."""
         ...
 
     async def after_failure(self, failure: ModelProviderException, inputs: Inputs) -> Inputs | None:
@@ -149,7 +149,7 @@ class Loop:
 
     async def _request(self, inputs: Inputs) -> ResponseCompleted:
         if inputs:  # a response that was paused is continued as it is
-            await self._policy.before_request(inputs)
+            inputs = await self._policy.before_request(inputs)
             inputs = self._with_messages(inputs)
         response = await self._response(inputs)
         if self._listener is not None:

@@ -115,13 +115,14 @@ class AgentPolicy:
             )
         return [UserText(prompt)]
 
-    async def before_request(self, inputs: Inputs) -> None:
-        """Make room for *inputs*, if the agent does that."""
+    async def before_request(self, inputs: Inputs) -> Inputs:
+        """Return *inputs*, for which there is room now, if the agent makes some."""
         self._has_overflowed = False
         if self._substitutes is not None:
             await self._substitutes.before_request()
-        if self._compactor is not None:
-            await self._compactor.make_room(inputs)
+        if self._compactor is not None and await self._compactor.make_room(inputs):
+            return self._shortened(inputs)
+        return inputs
 
     async def after_failure(self, failure: ModelProviderException, inputs: Inputs) -> Inputs | None:
         """Make room for *inputs*, once, if they were too long; or let another model go on."""
@@ -130,10 +131,23 @@ class AgentPolicy:
             if self._compactor is None or self._has_overflowed:
                 return None
             self._has_overflowed = True
-            return await self._compactor.after_overflow(failure, inputs)
+            if not await self._compactor.after_overflow(failure, inputs):
+                return None
+            return self._shortened(inputs)
         if self._substitutes is None or not await self._substitutes.after_failure():
             return None
         return inputs
+
+    def _shortened(self, inputs: Inputs) -> Inputs:
+        """Return *inputs*, with the results cut to the room that there is for them by now."""
+        self._bounds.share(max(1, sum(isinstance(one, ToolResult) for one in inputs)))
+        nodes = {child.tool_use_id: child for child in self._ctx.node.children}
+        return [
+            self._bounds.shortened(one, nodes[one.tool_use_id])
+            if isinstance(one, ToolResult) and one.tool_use_id in nodes
+            else one
+            for one in inputs
+        ]
 
     def _model(self) -> Model:
         """Return the model that goes on; for a call of another agent."""

@@ -205,8 +205,9 @@ class _TurnRun:
         prompt = await continuation(self._ctx, self._conversation, answer, self._calls.messages)
         return () if prompt is None else self._history.begin(prompt)
 
-    async def before_request(self, inputs: Inputs) -> None:
-        """Do nothing: the program decides what the history holds."""
+    async def before_request(self, inputs: Inputs) -> Inputs:
+        """Return *inputs*: the program decides what the history holds."""
+        return inputs
 
     async def after_failure(self, failure: ModelProviderException, inputs: Inputs) -> Inputs | None:
         """Return None: the reader of the turn gets the exception."""

@@ -54,7 +54,7 @@ from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, upwards
 from treefold.runtime.calls.ways_out import way_out
 from treefold.runtime.conversations.admission import admitted, price_if_known
-from treefold.runtime.conversations.opened import Opened, size_of
+from treefold.runtime.conversations.opened import Measured, Opened, size_of
 from treefold.runtime.conversations.partial_output import PartialOutput
 from treefold.runtime.loops.loop_handle import settle
 from treefold.runtime.questions.ask import ask_to_resume
@@ -314,7 +314,8 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         window = Window.of(self.said, epoch or self._epoch(model, system, prefix))
         session = reopen(model, system, functions, settings, window)
         said = tuple([part for parts in window.parts for part in parts])
-        opened = Opened(session, model, system, functions, settings)
+        measured = Measured(window.exchanges, window.epoch.head)
+        opened = Opened(session, model, system, functions, settings, measured)
         self._begin(opened, said, window.epoch, prefix)
 
     @property
@@ -359,7 +360,8 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         functions: Sequence[Function],
         settings: ModelSettings,
     ) -> None:
-        self._begin(Opened(session, model, system, functions, settings))
+        measured = Measured(session.exchanges)
+        self._begin(Opened(session, model, system, functions, settings, measured))
 
     def _begin(
         self,
@@ -509,6 +511,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     ) -> ResponseCompleted:
         node, exchanges = self._node, session.exchanges
         parts = tuple(session.parts(len(exchanges) - 1))
+        self._get_opened().measured.add(exchanges[-1])
         self._unsent = ()
         completed = ResponseCompleted(
             node.id,

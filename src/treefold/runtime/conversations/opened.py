@@ -1,9 +1,7 @@
 """A conversation that is open, and how large its next request may be."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
-
-from msgspec import field
 
 from treefold.core.exchange import Exchange
 from treefold.core.fact import Fact
@@ -13,24 +11,33 @@ from treefold.core.transcript import ToolResult, UserText
 from treefold.core.usage import NO_USAGE, TokenUsage
 
 _BYTES_PER_TOKEN: Final = 4  # about; no tokenizer makes more than one token of a byte
+_DOUBTFUL: Final = 4  # a count is, if as many times as much was sent
 _FRAME: Final = 512  # tokens that a provider may add to what is sent, at most
 _LARGEST_WINDOW: Final = 1_048_576  # of a model of which nothing is known
 
 
 class Measured:
-    """The size of a conversation, of which each exchange is measured once."""
+    """The size of what was said, of which each exchange is measured once, and only if need be.
 
-    __slots__ = ("_bytes", "_count")
+    It is measured as it was said, not as it is sent: so it is the same in a replay.
+    """
 
-    def __init__(self) -> None:
-        self._count = 0  # how many exchanges were measured
-        self._bytes = 0
+    __slots__ = ("_bytes", "_new")
 
-    def size(self, exchanges: Sequence[Exchange]) -> int:
-        """Return the size of *exchanges*: those of the last call, and those that followed."""
-        for one in exchanges[self._count :]:
+    def __init__(self, exchanges: Iterable[Exchange] = (), texts: Iterable[str] = ()) -> None:
+        self._new = list(exchanges)
+        self._bytes = sum(map(_size, texts))
+
+    def add(self, exchange: Exchange) -> None:
+        """Note one more exchange."""
+        self._new.append(exchange)
+
+    @property
+    def bytes(self) -> int:
+        """The size of everything."""
+        for one in self._new:
             self._bytes += sum(map(_size, one.sent)) + sum(map(_size, one.received))
-        self._count = len(exchanges)
+        self._new.clear()
         return self._bytes
 
 
@@ -42,7 +49,7 @@ class Opened(Fact, frozen=True):
     system: str
     functions: Sequence[Function]
     settings: ModelSettings
-    measured: Measured = field(default_factory=Measured)
+    measured: Measured
 
     def expected_input(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
         """Estimate what is sent next: the whole conversation once more, with *inputs*."""
@@ -72,9 +79,12 @@ class Opened(Fact, frozen=True):
 
     def size(self, inputs: Sequence[UserText | ToolResult]) -> int:
         """Estimate the size of the next request in tokens, if it has these *inputs*."""
-        counted = self._counted.total
-        new = self._new_bytes(inputs) // _BYTES_PER_TOKEN + 1
-        return counted + new if counted else new + self.functions_size
+        new = sum(_size(p.text if isinstance(p, UserText) else p.content) for p in inputs)
+        new = new // _BYTES_PER_TOKEN + 1
+        messages = self.measured.bytes // _BYTES_PER_TOKEN
+        known, measured = self._counted.total, messages + self.fixed_size
+        # Thinking is measured, and not always counted. Some servers count nothing, or wrongly.
+        return new + (measured if known * _DOUBTFUL < measured else known)
 
     @property
     def functions_size(self) -> int:
@@ -101,7 +111,7 @@ class Opened(Fact, frozen=True):
         new = sum(_size(p.text if isinstance(p, UserText) else p.content) for p in inputs)
         if self._counted.total:
             return new
-        return new + _size(self.system) + self.measured.size(self.session.exchanges)
+        return new + _size(self.system) + self.measured.bytes
 
 
 def size_of(exchange: Exchange) -> int:
