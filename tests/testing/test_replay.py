@@ -280,7 +280,7 @@ def test_code_that_reads_the_open_questions_reads_them_again(journal: Path):
     async def plan(ctx: RunContext) -> str:
         asked = ctx.invoke(asks)
         known: list[str] = []
-        async for _ in ctx.runtime.watch(asked, timeout=10):
+        async for _ in ctx.runtime.watch(asked, timeout=60):
             if known := [question.text for question in ctx.runtime.questions()]:
                 break
         # In a replay, the answer is given after what was done before it.
@@ -363,7 +363,7 @@ def test_arguments_that_a_person_has_changed_are_those_that_count(tmp_path: Path
     store, hooks = MemoryStore(), asks("May it?")
     with Runtime([explain], models=ScriptedModel(*script), store=store, hooks=hooks) as runtime:
         node = runtime.invoke(explain, {"word": "yew"})
-        for _ in runtime.watch(node, timeout=10):
+        for _ in runtime.watch(node, timeout=60):
             if questions := runtime.questions():
                 runtime.answer(questions[0].id, args={"word": "oak"})
                 break
