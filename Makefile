@@ -102,7 +102,7 @@ style: $(VENV)/dev.done
 	@echo "==> direction of imports"
 	@$(BIN)/lint-imports --no-logo
 
-# With more room for what is new, Node collects garbage less often: a tenth of the time.
+# With more room for what is new, Node collects garbage less often.
 types: $(VENV)/dev.done
 	@echo "==> types"
 	@NODE_OPTIONS="--max-semi-space-size=64 $$NODE_OPTIONS" $(BIN)/basedpyright

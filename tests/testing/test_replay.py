@@ -663,3 +663,25 @@ def test_a_journal_without_its_secrets_can_be_replayed(journal: Path):
     record(journal, function, {"word": "hush"}, *script, redact=redact)
     again = replay([function], journal)
     assert (again.divergence, again.output) == (None, "Hush, [secret].")
+
+
+def test_a_run_is_found_at_the_moment_at_which_its_replay_ends():
+    async def leaf(ctx: RunContext, n: int) -> int:
+        return n
+
+    called = CodeFunction(callable=leaf)
+
+    async def work(ctx: RunContext) -> int:
+        return sum([await node for node in [ctx.invoke(called, {"n": n}) for n in range(100)]])
+
+    function, store = CodeFunction(callable=work, uses=[called]), MemoryStore()
+    interval = sys.getswitchinterval()
+    with Runtime([function], store=store) as runtime:
+        assert runtime.invoke(function).result() == 4950
+    # Threads take turns as often as they can.
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            replay([function], store).check()
+    finally:
+        sys.setswitchinterval(interval)
