@@ -14,7 +14,7 @@ import warm_python
 from treefold.engines import Depth, Taken, Ticket, WorkEngine
 
 QUEUE = "red"
-PATIENCE = 30.0  # seconds
+PATIENCE = 60.0  # seconds
 
 
 class WorkerProcess:

@@ -40,7 +40,7 @@ class FreezingProxy:
         links = list(self._links)
         for link in links:
             link.end()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for link in links:
                 await link.ended.wait()
 

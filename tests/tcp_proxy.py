@@ -11,7 +11,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Final, Self
 
-PATIENCE: Final = 30.0  # seconds
+PATIENCE: Final = 60.0  # seconds
 _CHUNK: Final = 1 << 16
 
 

@@ -438,7 +438,7 @@ def test_a_question_is_answered_from_another_thread():
     code = CodeFunction(callable=asking)
     with Runtime([code]) as runtime:
         node = runtime.invoke(code)
-        for _ in runtime.watch(node, timeout=10):
+        for _ in runtime.watch(node, timeout=60):
             if questions := runtime.questions():
                 runtime.answer(questions[0].id, "blue")
                 break

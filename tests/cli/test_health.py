@@ -26,7 +26,7 @@ LEASE = 12.0  # seconds
 def get(url: str) -> tuple[int, str]:
     """Return the status and the text of a page."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as response:
+        with urllib.request.urlopen(url, timeout=60) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         with error:

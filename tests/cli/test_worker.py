@@ -275,7 +275,7 @@ def serving_both(url: str, other_url: str, start_worker: StartWorker) -> WorkerP
 
 
 def metrics_of(worker: WorkerProcess) -> str:
-    return urllib.request.urlopen(f"{worker.health}/metrics", timeout=10).read().decode()
+    return urllib.request.urlopen(f"{worker.health}/metrics", timeout=60).read().decode()
 
 
 def running(store: str) -> dict[int, int]:
@@ -342,7 +342,7 @@ def test_a_worker_whose_second_database_is_away_goes_on_with_the_first(
 
         def refusal() -> str:
             try:
-                with urllib.request.urlopen(f"{worker.health}/ready", timeout=10):
+                with urllib.request.urlopen(f"{worker.health}/ready", timeout=60):
                     return ""
             except urllib.error.HTTPError as error:
                 with error:

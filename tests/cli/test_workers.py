@@ -93,7 +93,7 @@ def test_what_waits_for_a_worker_or_is_in_doubt_is_said(
     second = start_worker("--health", "0", name="second")
 
     wait(lambda: waiting()[1:] == ["1 call waits in doubt for a person: treefold questions"])
-    with urllib.request.urlopen(f"{second.health}/metrics", timeout=10) as page:
+    with urllib.request.urlopen(f"{second.health}/metrics", timeout=60) as page:
         assert "\ntreefold_doubts 1\n" in page.read().decode()
     (question,) = treefold("questions", "--json", "--store", url).json
     (tmp_path / "one-2").touch()

@@ -41,7 +41,7 @@ class Gauge:
         ready = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(ready,), daemon=True)
         self._thread.start()
-        assert ready.wait(10)
+        assert ready.wait(60)
 
     def _run(self, ready: threading.Event) -> None:
         async def main() -> None:
@@ -106,7 +106,7 @@ class Gauge:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
 
 
 class GaugedModel(Model):

@@ -301,7 +301,7 @@ def _finish(trees: Trees, cluster: RandomCluster, patience: float) -> None:
     for held in trees.held:
         if held.state is NodeState.Success:
             try:
-                held.result = held.node.result(10.0)
+                held.result = held.node.result(60.0)
             except (TimeoutError, TreefoldError) as error:
                 held.result = error
 

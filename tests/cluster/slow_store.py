@@ -6,7 +6,7 @@ from typing import Any
 from treefold.core.store import Entry
 from treefold.stores.postgres import PostgresStore
 
-_PATIENCE = 30.0
+_PATIENCE = 60.0
 
 
 class SlowStore(PostgresStore):

@@ -38,7 +38,7 @@ from work_engines import EXHAUSTIVE, engine_name
 
 Heard = dict[str, Future[Any]]
 
-PATIENCE: Final = 30.0  # seconds
+PATIENCE: Final = 60.0  # seconds
 CONNECTIONS: Final = 40
 OUTAGES: Final = ("restarted", "away", "crowded")
 KINDS: Final = ("procrastinate", "temporal", "none")

@@ -176,12 +176,11 @@ def test_a_program_hears_of_its_trees_though_looking_at_them_has_failed(placed: 
 
 
 def test_a_worker_does_not_read_messages_because_of_what_it_writes_itself(workers: Workers):
-    heard = threading.Event()
+    told = threading.Semaphore(0)
 
     async def step(ctx: RunContext, n: int) -> None:
-        """Wait until all have been told of what was written last."""
-        heard.clear()
-        assert await asyncio.to_thread(heard.wait, PATIENCE)
+        """Wait until all have been told once more; each step is written once at least."""
+        assert await asyncio.to_thread(told.acquire, timeout=PATIENCE)
 
     called = CodeFunction(callable=step, repeatable=True)
 
@@ -193,7 +192,7 @@ def test_a_worker_does_not_read_messages_because_of_what_it_writes_itself(worker
     store = CountingStore(workers.url)
     runtime = workers(function, store=store, worker=WorkerSettings(poll=60.0))
     with PostgresStore(workers.url) as other:
-        other.cluster.listen(lambda _trees: heard.set())
+        other.cluster.listen(lambda _trees: told.release())
         runtime.invoke(function).result(PATIENCE)
     assert store.inboxes_read < MANY / 2
 

@@ -34,7 +34,7 @@ from treefold.testing.store_suite import called
 from treefold.toolbox import human_in_loop
 from wrapped_part import WrappedPart
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def eventually(

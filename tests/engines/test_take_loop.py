@@ -78,7 +78,7 @@ async def test_what_has_ended_is_a_reason_to_fetch_only_if_all_slots_were_taken(
         taken.append(node)
         return Taken.Done
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(TakeLoop(take, slots=slots).run(queue, stop))
         while len(taken) < 3:
             await settle()
@@ -95,7 +95,7 @@ async def take(node: int) -> Taken:
 async def test_a_cancellation_that_is_lost_while_fetching_ends_the_loop():
     fetching = asyncio.Event()
     source = Source(fetching.set)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         run = group.create_task(TakeLoop(take, slots=1).run(source, asyncio.Event()))
         await fetching.wait()
         run.cancel()

@@ -34,7 +34,7 @@ from treefold.runtime.durable.function_version import version_of
 from treefold.testing import ScriptedModel
 from treefold.toolbox import ApplyDiffPatch, Bash, TextEditor
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 def add(ctx: RunContext, n: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 from treefold.core.errors import UsageError
 from treefold.http_server.probes import ProbePage, ProbeServer
 
-TIMEOUT = 10.0  # seconds
+TIMEOUT = 60.0  # seconds
 
 
 def server(host: str = "127.0.0.1", port: int = 0, **options: float) -> ProbeServer:

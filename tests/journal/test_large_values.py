@@ -25,7 +25,7 @@ from treefold import (
 )
 from treefold.testing import ScriptedModel
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 LIMIT: Final = 50_000  # bytes
 BIG: Final = os.urandom(LIMIT).hex()
 

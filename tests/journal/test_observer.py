@@ -89,7 +89,7 @@ def test_an_observer_watches_a_tree_to_its_end(world: World):
         wait(observer.trees)
         assert observer.watch(node.id).result().id == node.id
         answer_in_turn(runtime, "red", "so")
-        views = list(observer.watch(node.id, timeout=10))
+        views = list(observer.watch(node.id, timeout=60))
         assert views[-1].outputs == "red so"
         numbers = [view.update_seqnum for view in views]
         assert numbers == sorted(set(numbers))

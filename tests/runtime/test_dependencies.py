@@ -409,7 +409,7 @@ async def test_it_is_closed_once_when_the_runtime_is_closed():
 
 
 def _started(runtime: Runtime, node: Node) -> None:
-    for view in runtime.watch(node, timeout=5):
+    for view in runtime.watch(node, timeout=60):
         if view.state is NodeState.Running:
             return
 
@@ -440,7 +440,7 @@ async def test_a_close_that_hangs_ends_with_the_next_cancellation():
 
     async with Runtime(deps=Stuck) as runtime:
         node = runtime.invoke(look_up, {"key": "k"})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await begun.wait()
             node.cancel()
             assert await node == "k in real"

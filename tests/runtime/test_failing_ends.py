@@ -11,7 +11,7 @@ from treefold import Budget, CodeFunction, MemoryStore, NodeState, RunContext, R
 from treefold.core.call_request import CallRequest
 from treefold.errors import TooLargeError
 
-PATIENCE = 20  # seconds
+PATIENCE = 60  # seconds
 
 
 class Numpy(float):

@@ -319,7 +319,7 @@ def test_everything_may_be_asked_from_any_thread():
         found: list[Any] = []
 
         def ask() -> None:
-            for view in runtime.watch(node, timeout=10):
+            for view in runtime.watch(node, timeout=60):
                 if view.children and view.children[0].state is NodeState.Running:
                     break
             found.extend([

@@ -16,7 +16,7 @@ from support import wait
 from treefold import CodeFunction, MemoryStore, Notification, RunContext, Runtime, SqliteStore
 from treefold.errors import InvalidValueError
 
-PATIENCE = 20  # seconds
+PATIENCE = 60  # seconds
 
 
 async def ask(ctx: RunContext, to: str = "team") -> str:

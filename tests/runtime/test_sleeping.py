@@ -12,7 +12,7 @@ from treefold.errors import CallTimeoutError, InvalidValueError, UnknownQuestion
 from treefold.events import QuestionSettled
 from treefold.testing import replay
 
-PATIENCE = 20  # seconds
+PATIENCE = 60  # seconds
 LONG = 3600.0
 
 

@@ -12,7 +12,7 @@ from treefold import CodeFunction, NodeState, RunContext, Runtime
 from treefold.errors import DefinitionError, InvalidValueError, QuestionExpiredError
 from treefold.events import QuestionEscalated, QuestionSettled
 
-PATIENCE = 20  # seconds
+PATIENCE = 60  # seconds
 
 
 class Trip(BaseModel):

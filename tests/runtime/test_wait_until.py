@@ -11,7 +11,7 @@ from treefold.runtime.loops.cancellation import wait_until
 async def test_a_cancellation_is_raised_when_the_wait_is_over():
     done = asyncio.get_running_loop().create_future()
     hurried: list[str] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         waiting = asyncio.create_task(  # noqa: TID251 - it is cancelled from outside
             wait_until(done.done, lambda: asyncio.shield(done), lambda: hurried.append("hurry"))
         )

@@ -97,7 +97,7 @@ def test_a_thread_waits_no_longer_than_it_wants():
         node = runtime.invoke(CodeFunction(callable=wait))
         view = runtime.watch(node).result()
         while view.state.value != "running":
-            view = runtime.watch(node, view.update_seqnum, timeout=5).result()
+            view = runtime.watch(node, view.update_seqnum, timeout=60).result()
         with pytest.raises(TimeoutError):
             runtime.watch(node, view.update_seqnum, timeout=0.01).result()
         released.set()

@@ -280,7 +280,7 @@ def test_code_that_reads_the_open_questions_reads_them_again(journal: Path):
     async def plan(ctx: RunContext) -> str:
         asked = ctx.invoke(asks)
         known: list[str] = []
-        async for _ in ctx.runtime.watch(asked, timeout=10):
+        async for _ in ctx.runtime.watch(asked, timeout=60):
             if known := [question.text for question in ctx.runtime.questions()]:
                 break
         # In a replay, the answer is given after what was done before it.
@@ -363,7 +363,7 @@ def test_arguments_that_a_person_has_changed_are_those_that_count(tmp_path: Path
     store, hooks = MemoryStore(), asks("May it?")
     with Runtime([explain], models=ScriptedModel(*script), store=store, hooks=hooks) as runtime:
         node = runtime.invoke(explain, {"word": "yew"})
-        for _ in runtime.watch(node, timeout=10):
+        for _ in runtime.watch(node, timeout=60):
             if questions := runtime.questions():
                 runtime.answer(questions[0].id, args={"word": "oak"})
                 break
@@ -663,3 +663,25 @@ def test_a_journal_without_its_secrets_can_be_replayed(journal: Path):
     record(journal, function, {"word": "hush"}, *script, redact=redact)
     again = replay([function], journal)
     assert (again.divergence, again.output) == (None, "Hush, [secret].")
+
+
+def test_a_run_is_found_at_the_moment_at_which_its_replay_ends():
+    async def leaf(ctx: RunContext, n: int) -> int:
+        return n
+
+    called = CodeFunction(callable=leaf)
+
+    async def work(ctx: RunContext) -> int:
+        return sum([await node for node in [ctx.invoke(called, {"n": n}) for n in range(100)]])
+
+    function, store = CodeFunction(callable=work, uses=[called]), MemoryStore()
+    interval = sys.getswitchinterval()
+    with Runtime([function], store=store) as runtime:
+        assert runtime.invoke(function).result() == 4950
+    # Threads take turns as often as they can.
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            replay([function], store).check()
+    finally:
+        sys.setswitchinterval(interval)

@@ -122,7 +122,7 @@ def test_a_question_that_nobody_has_answered_is_the_end(tmp_path: Path, tools: T
     function = CodeFunction(name="plan", callable=plan, uses=[look_up])
     with Runtime([function], store=tmp_path / "run.db") as runtime:
         node = runtime.invoke(function)
-        for _ in runtime.watch(node, timeout=10):
+        for _ in runtime.watch(node, timeout=60):
             if runtime.questions():
                 break
     again = replay([function], tmp_path / "run.db")
@@ -226,7 +226,7 @@ def test_a_call_of_a_model_that_somebody_cancelled_is_told_as_it_was(tmp_path: P
     model = ScriptedModel(ToolUse("1", "hang", {"word": "yew"}), "Never mind.")
     with Runtime([explain], models=model, store=tmp_path / "run.db") as runtime:
         node = runtime.invoke(explain, {"word": "yew"})
-        for view in runtime.watch(node, timeout=10):
+        for view in runtime.watch(node, timeout=60):
             if view.children and view.children[0].state is NodeState.Running:
                 break
         runtime.cancel(node.id + 1, "enough")

@@ -67,7 +67,7 @@ def test_a_call_in_doubt_is_replayed_as_it_was_decided(answer: str):
     free = True
     with Runtime([pay], store=store) as runtime:
         [node] = runtime.recover()
-        for _ in runtime.watch(node, timeout=10):
+        for _ in runtime.watch(node, timeout=60):
             if questions := runtime.questions():
                 runtime.answer(questions[0].id, answer)
                 break
@@ -116,7 +116,7 @@ def test_a_pause_is_no_part_of_what_is_replayed():
         assert began.wait(60)
         runtime.pause(node.id)
         may_end.set()
-        for view in runtime.watch(node, timeout=10):
+        for view in runtime.watch(node, timeout=60):
             if view.children[0].state.final and len(view.children) == 2:
                 runtime.resume(node.id)
                 break

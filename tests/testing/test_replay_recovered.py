@@ -124,7 +124,7 @@ def test_a_request_that_a_person_had_made_again_is_one_request(journal: Path):
     model = ScriptedModel(ScriptedFailure(500, "overloaded"), "Hi!")
     with Runtime([greet], models=model, store=journal, on_provider_failure="pause") as runtime:
         node = runtime.invoke(greet, {"name": "Ada"})
-        for _ in runtime.watch(node, timeout=10):
+        for _ in runtime.watch(node, timeout=60):
             if questions := runtime.questions():
                 runtime.answer(questions[0].id, "resume")
                 break

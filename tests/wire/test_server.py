@@ -46,7 +46,7 @@ async def connected(
 
 async def test_a_connection_is_kept_for_the_replies_of_a_script():
     def ask(address: str) -> list[tuple[int, bytes]]:
-        line = http.client.HTTPConnection(address, timeout=5)
+        line = http.client.HTTPConnection(address, timeout=60)
         got: list[tuple[int, bytes]] = []
         for body in ("{}", json.dumps({"n": 1}), "{}"):
             line.request("POST", "/v1/chat?x=1", body, {"X-Key": "K"})

@@ -16,6 +16,7 @@ from treefold.core.work_engine import Stop, Take, Taken
 from treefold.engines.activity_slots import tuner
 from treefold.engines.take_loop import run_take
 from treefold.engines.timing import Delays
+from treefold.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ FOREVER: Final = timedelta(days=3650)
 _POLLERS: Final = 2
 _WAIT: Final = 1.0  # seconds for a slot; then another worker gets the drive
 _RESTART: Final = 1.0  # seconds after a failure of the SDK
+# Which drives a worker can run is decided by the code of each call, not by the server.
+_BUILD: Final = f"treefold-{__version__}"
 _AT_ONCE: Final = 0.001  # seconds; the server takes up to one more
 
 
@@ -67,6 +70,8 @@ class ActivityWorker:
                 tuner=slots,
                 activity_task_poller_behavior=PollerBehaviorSimpleMaximum(_POLLERS),
                 max_heartbeat_throttle_interval=timedelta(seconds=self._beat),
+                # By default the SDK hashes the bytecode of all modules, and blocks the event loop.
+                build_id=_BUILD,
                 # A drive is cancelled with its task only.
                 graceful_shutdown_timeout=FOREVER,
             )

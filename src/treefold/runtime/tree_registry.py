@@ -174,9 +174,10 @@ class TreeRegistry:
             return
         if self._roots.get(root.id) is not root:
             return
-        self.forget(root)
+        # Before they are forgotten: another thread finds them at any moment.
         for node in [root] if root.child_calls is None else subtree(root):
             self._dropped[node.id] = node
+        self.forget(root)
         if root.state is NodeState.Error and not root.asked_for:
             root.tree.part(UnseenFailure).root = root
             self._unseen.add(root)

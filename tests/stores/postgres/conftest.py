@@ -1,10 +1,10 @@
-"""A server of its own, for tests that stop it; and workers."""
+"""A server of its own, for tests that stop it; and journals in which there is nothing."""
 
 from collections.abc import Generator
 
 import pytest
 
-from postgres_server import GIVEN, PostgresServer
+from postgres_server import GIVEN, PostgresServer, empty_journal
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +14,10 @@ def own_server() -> Generator[PostgresServer]:
         pytest.skip("the given server must not be stopped")
     with PostgresServer() as server:
         yield server
+
+
+@pytest.fixture
+def journal_url() -> Generator[str]:
+    """The URL of an empty journal, whose tables tests before may have used."""
+    with empty_journal() as url:
+        yield url

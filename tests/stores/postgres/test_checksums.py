@@ -34,8 +34,8 @@ OTHERS: dict[str, Callable[[Any], list[Any]]] = {
 
 
 @pytest.fixture
-def store(postgres_url: str) -> PostgresStore:
-    store = PostgresStore(postgres_url)
+def store(journal_url: str) -> PostgresStore:
+    store = PostgresStore(journal_url)
     store.join(info(), lease=LEASE)
     store.cluster.drives.reserve(20, 5)
     at = 1767225600.5
@@ -88,9 +88,9 @@ def outcome(store: PostgresStore) -> dict[str, Any] | str:
 
 
 @pytest.mark.parametrize("table", [table for table in UNREAD if table != "inbox"])
-def test_a_changed_value_is_reported(store: PostgresStore, postgres_url: str, table: str):
+def test_a_changed_value_is_reported(store: PostgresStore, journal_url: str, table: str):
     said: list[str] = []
-    with store, connected(postgres_url) as rows:
+    with store, connected(journal_url) as rows:
         whole = seen(store)
         for name, value, other in changes(rows, table):
             result = outcome(store)
@@ -102,14 +102,14 @@ def test_a_changed_value_is_reported(store: PostgresStore, postgres_url: str, ta
 
 
 def test_a_changed_message_is_left_out_and_the_others_are_read(
-    store: PostgresStore, postgres_url: str, caplog: pytest.LogCaptureFixture
+    store: PostgresStore, journal_url: str, caplog: pytest.LogCaptureFixture
 ):
     left_out = 0
-    with store, connected(postgres_url) as rows:
+    with store, connected(journal_url) as rows:
         whole = store.inbox()
         for name, value, other in changes(rows, "inbox"):
             caplog.clear()
-            with PostgresStore(postgres_url, create=False) as reader:
+            with PostgresStore(journal_url, create=False) as reader:
                 found = reader.inbox()
                 assert reader.inbox() == found
             assert len(found) == len(whole) - len(caplog.messages), (name, value, other)
@@ -167,9 +167,9 @@ def damaged(read: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("after", [0, 3, 4])
 def test_the_last_entries_of_a_tree_are_missed_wherever_it_is_read_from(
-    store: PostgresStore, postgres_url: str, after: int
+    store: PostgresStore, journal_url: str, after: int
 ):
-    with store, connected(postgres_url) as rows:
+    with store, connected(journal_url) as rows:
         assert [entry.seq for entry in store.entries(9, after=after)] == [*range(after + 1, 6)]
         assert store.entries(9, after=5) == []
         rows.execute("DELETE FROM events WHERE tree = 9 AND place > 3")
@@ -180,10 +180,10 @@ def test_the_last_entries_of_a_tree_are_missed_wherever_it_is_read_from(
 
 @pytest.mark.parametrize(("node", "left"), [(5, 1), (5, 0), (6, 2), (7, 1), (8, 1), (8, 0)])
 def test_the_last_entries_of_a_remote_call_and_of_those_below_it_are_missed(
-    postgres_url: str, node: int, left: int
+    journal_url: str, node: int, left: int
 ):
     """The remote call 5 has made a call, 6, and that the remote call 7, which has made 8."""
-    with PostgresStore(postgres_url) as store, connected(postgres_url) as rows:
+    with PostgresStore(journal_url) as store, connected(journal_url) as rows:
         store.join(info(), lease=LEASE)
         store.cluster.drives.reserve(20, 5)
         below = [called(5, tree=1, parent=1, key="a"), called(4, tree=1, parent=1, key="b")]

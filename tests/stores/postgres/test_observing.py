@@ -40,8 +40,8 @@ def recorded(tmp_path: Path) -> list[Entry]:
     return store.entries(1)
 
 
-def test_a_url_opens_a_postgres_store_and_a_path_a_file(postgres_url: str, tmp_path: Path):
-    store = open_store(postgres_url)
+def test_a_url_opens_a_postgres_store_and_a_path_a_file(journal_url: str, tmp_path: Path):
+    store = open_store(journal_url)
     assert isinstance(store, PostgresStore)
     store.close()
     with open_store(tmp_path / "run.db") as file:  # pyright: ignore
@@ -69,10 +69,10 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch):
         open_store("postgresql://localhost/db")
 
 
-def test_a_call_is_known_to_observers_of_its_process_as_soon_as_it_is_made(postgres_url: str):
+def test_a_call_is_known_to_observers_of_its_process_as_soon_as_it_is_made(journal_url: str):
     with (
-        blocked_runtime(WORK, store=postgres_url) as runtime,
-        attach(postgres_url) as observer,
+        blocked_runtime(WORK, store=journal_url) as runtime,
+        attach(journal_url) as observer,
     ):
         first, second = (runtime.invoke(WORK, {"n": n}).id for n in range(2))
         assert observer.trees_of([first, second, 4711]) == {first: first, second: second}
@@ -81,9 +81,9 @@ def test_a_call_is_known_to_observers_of_its_process_as_soon_as_it_is_made(postg
         assert runtime.invoke(WORK, {"n": 4}).id == observer.trees()[-1].id
 
 
-def test_an_observer_sees_a_tree_grow_and_hears_of_it_at_once(postgres_url: str, tmp_path: Path):
+def test_an_observer_sees_a_tree_grow_and_hears_of_it_at_once(journal_url: str, tmp_path: Path):
     entries = recorded(tmp_path)
-    with PostgresStore(postgres_url) as store, attach(postgres_url) as observer:
+    with PostgresStore(journal_url) as store, attach(journal_url) as observer:
         store.join(info("worker 7"), lease=LEASE)
         tree = TreeWriter(store, 1)
         tree.entries = entries[:1]
@@ -109,10 +109,10 @@ def test_an_observer_sees_a_tree_grow_and_hears_of_it_at_once(postgres_url: str,
 
 
 def test_a_tree_whose_worker_has_left_is_interrupted_if_it_has_begun(
-    postgres_url: str, tmp_path: Path
+    journal_url: str, tmp_path: Path
 ):
     entries = recorded(tmp_path)
-    with attach_after(postgres_url) as observer, PostgresStore(postgres_url) as store:
+    with attach_after(journal_url) as observer, PostgresStore(journal_url) as store:
         store.join(info(), lease=LEASE)
         for number, own in ((1, entries[:2]), (2, [])):
             tree = TreeWriter(store, number)
@@ -135,9 +135,9 @@ def attach_after(url: str) -> Any:
     return attach(url)
 
 
-def test_commands_go_to_the_owner_of_the_tree(postgres_url: str, tmp_path: Path):
+def test_commands_go_to_the_owner_of_the_tree(journal_url: str, tmp_path: Path):
     entries = recorded(tmp_path)
-    with PostgresStore(postgres_url) as store, attach(postgres_url) as observer:
+    with PostgresStore(journal_url) as store, attach(journal_url) as observer:
         store.join(info(), lease=LEASE)
         tree = TreeWriter(store, 1)
         tree.entries = entries[:2]
@@ -162,23 +162,23 @@ def test_commands_go_to_the_owner_of_the_tree(postgres_url: str, tmp_path: Path)
         wait_until(is_refused)
 
 
-def test_a_recorded_run_is_replayed_from_a_url(postgres_url: str, tmp_path: Path):
+def test_a_recorded_run_is_replayed_from_a_url(journal_url: str, tmp_path: Path):
     entries = recorded(tmp_path)
-    with PostgresStore(postgres_url) as store:
+    with PostgresStore(journal_url) as store:
         store.join(info(), lease=LEASE)
         tree = TreeWriter(store, 1)
         tree.entries = entries
         tree.write()
-    assert replay([WORK], postgres_url).divergence is None
+    assert replay([WORK], journal_url).divergence is None
 
 
-def test_a_fork_is_read_with_its_source(postgres_url: str, tmp_path: Path):
+def test_a_fork_is_read_with_its_source(journal_url: str, tmp_path: Path):
     memory = MemoryStore()
     with Runtime([WORK], store=memory) as runtime:
         node = runtime.invoke(WORK, {"n": 4})
         assert node.result() == 8
         assert runtime.fork(node).result() == 8
-    with PostgresStore(postgres_url) as store, attach(postgres_url) as observer:
+    with PostgresStore(journal_url) as store, attach(journal_url) as observer:
         batches = [Batch(ownership=None, entries=memory.entries(tree)) for tree in (1, 2)]
         assert all(isinstance(place, int) for place in store.append(batches))
         assert observer.get_view(2).outputs == 8
@@ -186,10 +186,10 @@ def test_a_fork_is_read_with_its_source(postgres_url: str, tmp_path: Path):
         assert [row.source for row in store.trees()] == [0, 1]
 
 
-async def test_a_chat_is_saved_in_the_database(postgres_url: str):
+async def test_a_chat_is_saved_in_the_database(journal_url: str):
     def client(*answers: str) -> Client:
         options = AgentOptions("You help.", ScriptedModel(*answers))
-        return Client(options, session="trip", store=postgres_url)
+        return Client(options, session="trip", store=journal_url)
 
     async with asyncio.timeout(60):
         async with client("Hello.") as chat:
@@ -199,7 +199,7 @@ async def test_a_chat_is_saved_in_the_database(postgres_url: str):
             await asked(chat, "Where?")
             async with await chat.fork("by train") as fork:
                 assert len(fork.history) == 4
-    with PostgresStore(postgres_url) as store:
+    with PostgresStore(journal_url) as store:
         assert {found.name: found.exchanges for found in store.sessions.list()} == {
             "trip": 2,
             "by train": 2,

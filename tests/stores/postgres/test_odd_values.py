@@ -41,8 +41,8 @@ def test_every_hash_is_unpacked_as_it_was(hash: str):
     assert unpack_hash(pack_hash(hash)) == hash
 
 
-def test_odd_texts_come_back_as_they_were(postgres_url: str):
-    with PostgresStore(postgres_url) as store:
+def test_odd_texts_come_back_as_they_were(journal_url: str):
+    with PostgresStore(journal_url) as store:
         store.join(WorkerInfo(name="\0", host="\ud800", process=1, queues=["\0"]), lease=LEASE)
         assert store.cluster.members.workers()[0].info == WorkerInfo(
             name="\0", host="\ud800", process=1, queues=("\0",)
@@ -89,9 +89,9 @@ def test_large_texts_are_written_apart_from_their_entries(postgres_url: str):
         assert tree.write() == 6
 
 
-def test_a_text_that_was_written_is_not_sent_again(postgres_url: str):
-    schema = postgres_url.rpartition("=")[2]
-    with PostgresStore(postgres_url) as store:
+def test_a_text_that_was_written_is_not_sent_again(journal_url: str):
+    schema = journal_url.rpartition("=")[2]
+    with PostgresStore(journal_url) as store:
         store.join(info(), lease=LEASE)
         tree = TreeWriter(store, 1)
         tree.entries.append(noted(1, 2, "long", hash="aa"))
@@ -105,8 +105,8 @@ def test_a_text_that_was_written_is_not_sent_again(postgres_url: str):
 
 
 @pytest.mark.parametrize("count", [1, 199, 200, 201, 450])
-def test_any_number_of_drives_is_written_at_once(postgres_url: str, count: int):
-    with PostgresStore(postgres_url) as store:
+def test_any_number_of_drives_is_written_at_once(journal_url: str, count: int):
+    with PostgresStore(journal_url) as store:
         store.join(info(), lease=LEASE)
         trees = [TreeWriter(store, tree) for tree in range(1, count + 1)]
         assert store.append([tree.batch() for tree in trees]) == [1] * count

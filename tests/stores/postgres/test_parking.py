@@ -51,12 +51,12 @@ class Inbox:
         return None
 
 
-def test_no_message_is_lost_in_any_interleaving(postgres_url: str):
+def test_no_message_is_lost_in_any_interleaving(journal_url: str):
     inbox = Inbox()
     with (
-        PostgresStore(postgres_url) as one,
-        PostgresStore(postgres_url) as two,
-        PostgresStore(postgres_url) as desk,
+        PostgresStore(journal_url) as one,
+        PostgresStore(journal_url) as two,
+        PostgresStore(journal_url) as desk,
     ):
         for worker in (one, two):
             worker.join(info(), lease=LEASE)
@@ -72,14 +72,14 @@ def test_no_message_is_lost_in_any_interleaving(postgres_url: str):
         assert desk.inbox() == []
 
 
-def test_a_remote_call_that_ends_while_its_caller_is_being_parked_wakes_it(postgres_url: str):
+def test_a_remote_call_that_ends_while_its_caller_is_being_parked_wakes_it(journal_url: str):
     """The caller is a remote call itself: its drive is not the one that all entries lock."""
     tree = Ownership(1, 1, 1)
     entries = [called(1), called(2, tree=1, parent=1)]
     with (
-        PostgresStore(postgres_url) as one,
-        PostgresStore(postgres_url) as two,
-        connect(postgres_url) as slow,
+        PostgresStore(journal_url) as one,
+        PostgresStore(journal_url) as two,
+        connect(journal_url) as slow,
         ThreadPoolExecutor(1) as thread,
     ):
         one.join(info(), lease=LEASE)

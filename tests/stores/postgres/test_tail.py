@@ -31,10 +31,10 @@ def write(store: PostgresStore, drive: Ownership, number: int) -> list[int]:
     return places
 
 
-def test_a_tail_misses_nothing_and_reads_nothing_twice(postgres_url: str):
+def test_a_tail_misses_nothing_and_reads_nothing_twice(journal_url: str):
     with ExitStack() as opened:
-        stores = [opened.enter_context(PostgresStore(postgres_url)) for _ in range(WRITERS)]
-        reader = opened.enter_context(PostgresStore(postgres_url))
+        stores = [opened.enter_context(PostgresStore(journal_url)) for _ in range(WRITERS)]
+        reader = opened.enter_context(PostgresStore(journal_url))
         for store in stores:
             store.join(info(), lease=LEASE)
         calls = [called(node, tree=1, parent=1) for node in range(2, WRITERS + 1)]
@@ -79,9 +79,9 @@ def test_a_tail_misses_nothing_and_reads_nothing_twice(postgres_url: str):
             assert places == sorted(places)
 
 
-def test_trees_of_several_workers_are_written_without_a_deadlock(postgres_url: str):
+def test_trees_of_several_workers_are_written_without_a_deadlock(journal_url: str):
     # Each worker owns a tree, and a call in the tree of the other.
-    with PostgresStore(postgres_url) as one, PostgresStore(postgres_url) as two:
+    with PostgresStore(journal_url) as one, PostgresStore(journal_url) as two:
         for store in (one, two):
             store.join(info(), lease=LEASE)
         for store, tree in ((one, 1), (two, 2)):
