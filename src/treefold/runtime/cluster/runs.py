@@ -45,6 +45,7 @@ from treefold.runtime.trees.run_log import name_of
 log = logging.getLogger(__name__)
 
 GRACE: Final = 5.0  # seconds for the last round trips to the store and the engine
+_ELSEWHERE: Final = "it is run elsewhere"
 
 
 class Host(Protocol):
@@ -472,11 +473,8 @@ class Runs:
 
     async def _unload(self, journal: DriveJournal, root: CallNode) -> None:
         """Remove a tree from memory without recording anything."""
-        journal.close()
         own = self._remote_calls.run_with(root)
-        # Before its calls are cancelled: that must not be seen, and is not what happens to them.
-        if not root.has_ended:
-            root.tree.freeze()
+        _silence(journal, root)
         if root.parent is None:
             self._engine.keys.forget(root)
         self._registry.forget(root)
@@ -487,7 +485,8 @@ class Runs:
             self._registry.add_missing(subtree(replica))
         root.tree.wake()
         if not root.has_ended:
-            root.cancel_on_loop("it is run elsewhere")
+            # Also if it is being cancelled: its end would not be recorded.
+            root.cancel_on_loop(_ELSEWHERE, insist=True)
             await root.ended()
         self._remote_calls.forget_loaded(root)
         self._recovery.forget(root, own)
@@ -511,16 +510,51 @@ class Runs:
         everything = tuple(self._runs.values())
         # Calls that run as part of their tree are given up with it.
         runs = [run for run in everything if run.journal.drive.node == run.node]
-        leaving = [self._host.spawn(self._leave(run), f"release of {run.node}") for run in runs]
+        for run in runs:
+            self._host.spawn(self._leave(run), f"release of {run.node}")
         try:
             async with asyncio.timeout(seconds + GRACE):
                 for run in everything:
                     await run.over.wait()
         except TimeoutError:
             log.warning("the store does not answer: others take these trees over later")
-        finally:
-            for task in leaving:
-                task.cancel()
+
+    async def abandon(self) -> None:
+        """End what still runs here, and record nothing of that; the store need not answer.
+
+        Nothing may wait for the trees that are left: a tree that is held waits for its next worker,
+        and one that awaits a call of such a tree waits for that.
+        """
+        abandoned: list[asyncio.Task[None]] = []
+        for run in tuple(self._runs.values()):
+            # Calls that run as part of their tree are given up with it.
+            if run.journal.drive.node != run.node:
+                continue
+            run.rested.set()
+            _silence(run.journal, run.root)
+            if run.is_leaving:
+                # It is released, or unloaded, already.
+                run.root.cancel_on_loop(_ELSEWHERE, insist=True)
+            else:
+                run.is_leaving = True
+                unloading = self._host.spawn(
+                    self._unload(run.journal, run.root), f"end of {run.node}"
+                )
+                abandoned.append(unloading)
+                release = self._release_abandoned(run, unloading)
+                self._host.spawn(release, f"release of {run.node}")
+        if abandoned:
+            await asyncio.wait(abandoned, timeout=GRACE)
+
+    async def _release_abandoned(self, run: Run, unloading: "asyncio.Task[None]") -> None:
+        """Let others have an abandoned tree once the store answers; else they have it later."""
+        await asyncio.wait({unloading})
+        await insist(partial(self._release_written, run.ownership))
+
+    def _release_written(self, ownership: Ownership) -> bool:
+        # What is written after a release would be refused.
+        self._recovery.flush()
+        return self._drives.release(ownership, parked=False)
 
     async def _leave(self, run: Run) -> None:
         """Give up a tree as soon as nothing in it is under way that would be lost."""
@@ -614,6 +648,14 @@ class Runs:
     def may_forget(self, node: int) -> bool:
         """Whether the commands for a drive are done when they were executed here."""
         return node not in self._lost
+
+
+def _silence(journal: DriveJournal, root: CallNode) -> None:
+    """Let nothing more of a tree be recorded, or be seen here."""
+    journal.close()
+    # Before its calls are cancelled: that must not be seen, and is not what happens to them.
+    if not root.has_ended:
+        root.tree.freeze()
 
 
 def _until_lifted(root: CallNode, read: _Read) -> list[Message]:

@@ -175,7 +175,13 @@ class Worker(Recovery):  # noqa: PLR0904 - a backend, and what others see of it
                 task.cancel()
             await asyncio.wait(tasks)
         self.follower.close()
-        await self._dispatcher.close()
+        closing = asyncio.get_running_loop().create_task(self._dispatcher.close())
+        done, _ = await asyncio.wait({closing}, timeout=GRACE)
+        if not done:
+            log.warning("the engine does not disconnect, and is left")
+            closing.cancel()
+        for ended in done:
+            ended.result()  # raises what it has raised
 
     def _leave(self) -> None:
         """Leave the store: other workers may take over what is open; called off the loop."""
@@ -268,7 +274,9 @@ class Worker(Recovery):  # noqa: PLR0904 - a backend, and what others see of it
         finally:
             for task in (working, draining):
                 task.cancel()
-            await asyncio.wait({working, draining})
+            # An engine may take long to give back what it has.
+            await asyncio.wait({working, draining}, timeout=GRACE)
+            await self._runs.abandon()
         if self._death is not None:
             raise self._death
 
