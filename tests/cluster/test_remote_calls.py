@@ -33,6 +33,7 @@ from treefold.core.call_request import CallRequest
 from treefold.core.decisions import Rules
 from treefold.engines import InProcess, Ticket
 from treefold.errors import UsageError
+from treefold.runtime.calls.node import CallNode
 from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.testing.cluster_suite import cluster_of
@@ -556,6 +557,59 @@ def test_a_remote_call_is_paused_and_resumed_from_the_process_of_its_caller(any_
         eventually(lambda runtime=runtime: runtime.get_view(child).state is NodeState.Paused)
     near.resume(child)
     assert node.result(PATIENCE) == [2]
+
+
+def test_a_remote_call_makes_no_call_while_its_caller_is_paused(any_workers: Workers):
+    gate = Gate()
+
+    async def steps(ctx: RunContext, n: int) -> int:
+        await gate(ctx, n)
+        return await ctx.invoke(ADD, {"a": n, "b": 1})
+
+    work = calling("work", remote("steps", steps, uses=[ADD]))
+    near = any_workers(work, worker=serving("near"))
+    far = any_workers(work, worker=serving("far"))
+    node = near.invoke(work, {"n": 1})
+    assert gate.begun.wait(PATIENCE)
+    eventually(lambda: near.get_view(node.id).children)
+    child = near.get_view(node.id).children[0].id
+    near.pause(node.id)
+    # What is under way goes on, so that it may end before the pause is seen there.
+    eventually(lambda: is_held(far, child))
+    gate.opened.set()
+    eventually(lambda: far.get_view(child).state is NodeState.Paused)
+    assert [one.state for one in far.get_view(child).children] == [NodeState.Waiting]
+    near.resume(node.id)
+    assert node.result(PATIENCE) == [2]
+
+
+def is_held(runtime: Runtime, id: int) -> bool:
+    """Whether a call would begin nothing just now, in the runtime that runs it."""
+    [node, *_] = runtime.get_subtree(id)
+    assert isinstance(node, CallNode)
+    return node.tree.is_held
+
+
+@pytest.mark.parametrize("queue", ["far", "near"])
+def test_a_remote_call_does_not_begin_while_its_caller_is_paused(any_workers: Workers, queue: str):
+    place = Place()
+    work = calling("work", remote("double", place))
+    near = any_workers(work, worker=serving("near"))
+    node = near.invoke(work, {"n": 4})
+    eventually(lambda: near.get_view(node.id).children)
+    child = near.get_view(node.id).children[0].id
+    near.pause(node.id)
+    eventually(near.questions, "the question")
+    if queue == "near":
+        # The same worker takes the caller over, and runs the call as part of its tree.
+        any_workers.close(near)
+    taking = any_workers(work, worker=serving("far", *({"near"} & {queue})))
+    eventually(lambda: taking.get_view(child).state is NodeState.Paused)
+    assert not place.runtimes
+    taking.resume(node.id)
+    with attach(any_workers.url) as observer:
+        eventually(lambda: observer.get_view(node.id).state.final)
+        assert observer.get_view(node.id).outputs == [8]
 
 
 def test_a_remote_call_that_was_cancelled_in_place_is_released(any_workers: Workers):

@@ -26,6 +26,7 @@ from treefold.runtime.cluster.command_reader import CommandReader
 from treefold.runtime.cluster.dispatcher import Dispatcher
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.cluster.insisting import RETRY, insist
+from treefold.runtime.cluster.pauses_above import PausesAbove
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
 from treefold.runtime.durable.drive_journal import DriveJournal
@@ -93,6 +94,7 @@ class Runs:
 
     Attributes:
         lost: how many trees that ran here others have adopted.
+        pauses_above: holds remote calls while calls above them are paused.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Runs:
         self._runs: dict[int, Run] = {}
         self._taking: set[int] = set()
         self._unread: set[int] = set()  # drives that are being adopted, and are not in memory yet
+        self.pauses_above = PausesAbove(store, host.settings.poll)
         self._disowned: set[int] = set()  # drives to be released: they were not resumed
         self._lost: set[int] = set()  # drives that other workers have adopted
         self.lost = 0
@@ -226,6 +229,7 @@ class Runs:
             if question.node_id in mine:
                 self._recovery.take_over(question)
         run = self._new_run(journal, root, ownership)
+        self.pauses_above.watch(run, read.questions)
         log.info("%s was taken", name_of(root.record))
         if not is_over:
             if is_remote(ownership):
@@ -379,6 +383,7 @@ class Runs:
         finally:
             run.rested.set()
             run.over.set()
+            self.pauses_above.forget(run)
             if self._runs.get(run.node) is run:
                 del self._runs[run.node]
 

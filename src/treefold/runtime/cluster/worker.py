@@ -134,6 +134,7 @@ class Worker(Recovery):  # noqa: PLR0904 - a backend, and what others see of it
         subscription = self._source.cluster.listen(self._hear, posted=self._hear_posted)
         self._started.callback(subscription.close)
         self.spawn(self.follower.run(), "follower")
+        self.spawn(self._runs.pauses_above.run(), "pauses above")
         self.spawn(self._dispatcher.run(), "dispatcher")
         if not self._dispatcher.is_placed:
             work = self._dispatcher.work(
