@@ -119,7 +119,11 @@ class Place:
         """Send it a signal, if it has not ended; return whether it was."""
         if self.has_ended() is not None:
             return False
-        os.kill(self.pid, number)
+        # It is not the child of this process, so its id is gone as soon as it has ended.
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
         return True
 
     def kill(self) -> None:

@@ -121,7 +121,9 @@ class Runs:
         self._unread: set[int] = set()  # drives that are being adopted, and are not in memory yet
         self.pauses_above = PausesAbove(store, host.settings.poll)
         self._disowned: set[int] = set()  # drives to be released: they were not resumed
-        self._lost: set[int] = set()  # drives that other workers have adopted
+        # Drives that other workers have adopted, until they are unloaded here.
+        self._lost: set[int] = set()
+        self._commanded: int | None = None  # the drive whose commands are being executed
         self.lost = 0
         self._drain_until = math.inf  # in the time of the loop
 
@@ -182,6 +184,8 @@ class Runs:
                 raise
         finally:
             self._unread.discard(node)
+            if node not in self._runs:
+                self._lost.discard(node)
 
     async def _own_drive(self, node: int) -> Ownership | None:
         """Become the owner of a drive, or learn that it is over or another worker has it.
@@ -498,6 +502,8 @@ class Runs:
         # Nothing else would close them: the tree is not in memory any more.
         self._registry.close_bags(root)
         self._source.forget(root.id)
+        # What is still in its inbox is executed by its next owner.
+        self._host.commands.forget(root.id)
 
     async def _disown(self, ownership: Ownership) -> None:
         """Give up a drive that could not be resumed."""
@@ -630,6 +636,8 @@ class Runs:
         """Remove a tree from memory; should no other worker have it, one may take it."""
         ownership = journal.drive.ownership
         await self._unload(journal, root)
+        if self._commanded != root.id:
+            self._lost.discard(root.id)
         if ownership is not None:
             await insist(partial(self._drives.release, ownership, parked=False))
 
@@ -643,12 +651,20 @@ class Runs:
         if node in self._taking or not self._source.is_recording(node):
             return False
         # A tree that was started here is not given up.
-        return (run := self._runs.get(node)) is None or run.begin_commands()
+        if (run := self._runs.get(node)) is not None and not run.begin_commands():
+            return False
+        self._commanded = node
+        return True
 
     def end_commands(self, node: int) -> None:
         """End what ``begin_commands`` began."""
+        self._commanded = None
         if (run := self._runs.get(node)) is not None:
             run.end_commands()
+        elif node in self._lost and self._source.drive_of(node) is None:
+            # It was unloaded meanwhile.
+            self._host.commands.forget(node)
+            self._lost.discard(node)
 
     def may_forget(self, node: int) -> bool:
         """Whether the commands for a drive are done when they were executed here."""
