@@ -38,8 +38,9 @@ def test_a_worker_ends_though_its_store_fails_and_a_call_in_its_tree_is_never_ru
             return await ctx.invoke(look)
 
         async with asyncio.TaskGroup() as group:
-            calls = [group.create_task(ctx.invoke(far)), group.create_task(call_later())]
-        return [call.result() for call in calls]
+            later = group.create_task(call_later())
+            first = await ctx.invoke(far)
+        return [first, later.result()]
 
     calling = CodeFunction(name="calling", callable=call, uses=[far, look])
     runtime = Runtime(

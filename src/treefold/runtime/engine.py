@@ -106,12 +106,6 @@ class TreeLoader(Protocol):
         """Return *event* with its value restored to the type of *function*."""
         ...
 
-    def forget_deleted(self, node: CallNode) -> None:
-        """Forget a tree that another process ran, and that somebody has deleted."""
-        if node.parent is None:
-            self.keys.forget(node)
-            self.registry.forget(node)
-
     def load(self, id: int, events: list[Event] | None = None) -> Tree:
         """Return the tree with this id and all of its records, from *events* if given."""
         ...

@@ -256,7 +256,9 @@ class Follower:
             deleted = UnknownNodeError(f"{replica.root!r} was deleted")
             self._end(replica, deleted)
             self.forget(replica.root)
-            self._engine.forget_deleted(replica.root)
+            if replica.root.parent is None:
+                self._engine.keys.forget(replica.root)
+                self._engine.registry.forget(replica.root)
 
     def _end(self, replica: _Replica, error: Exception) -> None:
         """End the nodes of a replica here; nothing of that is recorded."""
