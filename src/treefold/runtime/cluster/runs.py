@@ -123,6 +123,7 @@ class Runs:
         self._disowned: set[int] = set()  # drives to be released: they were not resumed
         # Drives that other workers have adopted, until they are unloaded here.
         self._lost: set[int] = set()
+        self._unloading: set[int] = set()  # drives that are being removed from memory
         self._commanded: int | None = None  # the drive whose commands are being executed
         self.lost = 0
         self._drain_until = math.inf  # in the time of the loop
@@ -482,6 +483,13 @@ class Runs:
 
     async def _unload(self, journal: DriveJournal, root: CallNode) -> None:
         """Remove a tree from memory without recording anything."""
+        self._unloading.add(root.id)
+        try:
+            await self._end_here(journal, root)
+        finally:
+            self._unloading.discard(root.id)
+
+    async def _end_here(self, journal: DriveJournal, root: CallNode) -> None:
         own = self._remote_calls.run_with(root)
         _silence(journal, root)
         if root.parent is None:
@@ -612,8 +620,10 @@ class Runs:
             self._note_lost(node)
             return
         drive, root = self._source.drive_of(node), self._engine.loaded(node)
-        if drive is None or root is None:
+        # While it is unloaded, what is found may be the one that follows it.
+        if drive is None or root is None or node in self._unloading:
             return
+        self._unloading.add(node)
         self._note_lost(node)
         drive.refusal = drive.refusal or FencedError(
             self._store.name, f"another worker runs {address(root.path)} now; attach to watch it"
