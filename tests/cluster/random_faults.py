@@ -147,6 +147,7 @@ def run(options: Options) -> tuple[Record, list[Violation]]:
         folder = Path(given).resolve()
         server = stack.enter_context(ModelServer(options.seed))
         effects = folder / "effects"
+        effects.unlink(missing_ok=True)  # of an earlier run
         engine = engine_name(options.engine)
 
         def told(name: str, url: str) -> Setting:
