@@ -22,6 +22,7 @@ from tcp_proxy import Cut, TcpProxy
 
 PATIENCE: Final = 60.0  # seconds
 DRAIN: Final = 3.0  # seconds
+_ENDING: Final = 50.0  # seconds
 _NOTHING: Final = b"\0no request has these bytes\0"
 _CUTS: Final = (Cut.BEFORE, Cut.HALF, Cut.AFTER, Cut.REPLY, Cut.SILENCE)
 _HOUR: Final = 3600.0
@@ -119,7 +120,11 @@ class Place:
         """Send it a signal, if it has not ended; return whether it was."""
         if self.has_ended() is not None:
             return False
-        os.kill(self.pid, number)
+        # It is not the child of this process, so its id is gone as soon as it has ended.
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
         return True
 
     def kill(self) -> None:
@@ -285,7 +290,8 @@ class RandomCluster:
             place.expected |= {0, -signal.SIGTERM}
             if place.send(signal.SIGTERM):
                 self.history.note(f"{place.name} ({place.pid}) drains")
-                end = time.monotonic() + PATIENCE
+                # Before it ends itself.
+                end = time.monotonic() + DRAIN + _ENDING
                 while place.has_ended() is None:
                     if time.monotonic() > end:
                         before = len(place.log())

@@ -142,9 +142,12 @@ def _started() -> Generator[None]:
 def run(options: Options) -> tuple[Record, list[Violation]]:
     """Run trees under faults; return what happened and which promises were broken."""
     with ExitStack() as stack:
-        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        # Workers have another working directory.
+        given = options.folder or stack.enter_context(tempfile.TemporaryDirectory())
+        folder = Path(given).resolve()
         server = stack.enter_context(ModelServer(options.seed))
         effects = folder / "effects"
+        effects.unlink(missing_ok=True)  # of an earlier run
         engine = engine_name(options.engine)
 
         def told(name: str, url: str) -> Setting:

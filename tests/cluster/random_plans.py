@@ -198,10 +198,10 @@ def _faults_of_use(use: Step, text: str, said: Said) -> list[str]:
     call, label = use["call"], use["args"]["label"]
     if call == "risky" and "was not allowed" in text:
         return [] if label in said.denied else [f"{label} was not allowed, which nobody said"]
-    if call == "risky" and label not in said.allowed:
-        return [f"{label} was done, which nobody allowed: {text}"]
     if "was cancelled" in text:
         return [] if label in said.cancelled else [f"{label}, which nobody cancelled: {text}"]
+    if call == "risky" and label not in said.allowed:
+        return [f"{label} was done, which nobody allowed: {text}"]
     if label in said.fails and not text.startswith(("paid", "used")):
         return []
     if call in AGENTS:

@@ -34,6 +34,7 @@ from treefold import (
     registries,
     tool,
 )
+from treefold.core.model import before_attempt
 from treefold.errors import CallTimeoutError, CancellationException, InDoubtError
 from treefold.models import Exchange, Model, ModelEvent, ModelSettings, Session
 from treefold.testing import ScriptedModel
@@ -252,6 +253,9 @@ class ServedSession(WrappedSession):
         reader, writer = await asyncio.open_connection("127.0.0.1", self._model.port, limit=1 << 22)
         try:
             request = {"worker": self._model.worker, "pid": os.getpid(), "said": said}
+            # As short a time before the request as can be: a process may be stopped in between.
+            if (confirm := before_attempt.get()) is not None:
+                await confirm()
             writer.write(json.dumps(request).encode() + b"\n")
             line = await reader.readline()
             if not line:

@@ -1,6 +1,7 @@
 """A worker in this process, which runs what its engine delivers as another process would."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -41,6 +42,10 @@ class Serving:
     async def _work(self) -> None:
         async with self.runtime:
             await self.runtime.work(stop=self._stop, drain=self._drain)
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Call *function* on its loop."""
+        self._loop.call_soon_threadsafe(function)
 
     def drain(self) -> None:
         """Begin to stop as after SIGTERM: give up each tree when nothing of it would be lost."""

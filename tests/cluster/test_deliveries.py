@@ -4,8 +4,11 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from cluster.conftest import Workers, on
 from cluster.leases import connect
@@ -13,7 +16,9 @@ from cluster.quick import QUICK
 from cluster.test_shared_runtime import PATIENCE, eventually
 from shared_stores import LEASE, info
 from treefold import CodeFunction, RunContext, Runtime, StoreError, attach
-from treefold.engines import InProcess, Ticket
+from treefold.core.store import Entry
+from treefold.engines import InProcess, Ticket, WorkEngine
+from treefold.errors import EngineError, UnknownNodeError
 from treefold.stores import Load, Orders
 from treefold.stores.postgres import PostgresStore
 from work_engines import EXHAUSTIVE, KINDS, make_engine
@@ -85,6 +90,56 @@ def test_what_is_owed_is_submitted_though_the_engine_has_failed_before(workers: 
     workers.serve(Runtime([function], store=workers.url, worker=QUICK, engine=engine))
     assert node.result(PATIENCE) == "done"
     assert engine.has_failed
+
+
+class Refusing(WrappedEngine):
+    """Never accepts the drives in *refused*."""
+
+    def __init__(self, inner: WorkEngine, refused: Collection[int]) -> None:
+        super().__init__(inner)
+        self._refused = refused
+
+    async def submit(self, ticket: Ticket) -> None:
+        if ticket.node in self._refused:
+            raise EngineError("the engine", "it does not like this one")
+        await super().submit(ticket)
+
+
+def test_what_the_engine_always_refuses_keeps_nothing_else_from_being_submitted(workers: Workers):
+    function = CodeFunction(name="work", callable=lambda ctx: "done")
+    idle = workers.add(Runtime([function], store=workers.url, worker=QUICK, engine=InProcess()))
+    refused = [idle.invoke(function, priority=priority).id for priority in (9, 8, 7, 6)]
+    node = idle.invoke(function)
+    with attach(workers.url) as observer:
+        eventually(lambda: len(observer.trees()) == len(refused) + 1)
+    engine = Refusing(InProcess(), refused)
+    workers.serve(Runtime([function], store=workers.url, worker=QUICK, engine=engine))
+    assert node.result(PATIENCE) == "done"
+
+
+class Unreadable(PostgresStore):
+    """Cannot be read as long as it *is_away*, but for how far its trees are."""
+
+    is_away = False
+
+    def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
+        if self.is_away:
+            raise StoreError(self.name, "it is away")
+        return super().entries(tree, after=after)
+
+
+def test_a_tree_that_is_deleted_before_its_end_was_read_is_not_awaited_for_ever(workers: Workers):
+    function = CodeFunction(name="work", callable=lambda ctx: "done")
+    store = Unreadable(workers.url)
+    idle = workers.add(Runtime([function], store=store, worker=QUICK, engine=InProcess()))
+    store.is_away = True
+    node = idle.invoke(function)
+    other = workers.serve(Runtime([function], store=workers.url, worker=QUICK, engine=InProcess()))
+    with attach(workers.url) as observer:
+        eventually(lambda: all(not row.open for row in observer.trees()) and observer.trees())
+    other.delete(node.id)
+    with pytest.raises(UnknownNodeError, match="was deleted"):
+        node.result(PATIENCE)
 
 
 def test_a_blocked_event_loop_loses_no_tree(any_workers: Workers):

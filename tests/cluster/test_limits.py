@@ -6,7 +6,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
@@ -39,12 +39,13 @@ from treefold import (
     ToolUse,
     attach,
 )
-from treefold.errors import InvalidValueError
+from treefold.errors import InvalidValueError, StoreError
 from treefold.events import LeaseAwaited, RateAwaited
 from treefold.stores import (
     Estimate,
     Load,
     Orders,
+    Overdrawn,
     Ownership,
     SqliteStore,
     StoredAccount,
@@ -259,6 +260,44 @@ def test_a_request_is_not_sent_with_slots_that_others_have_by_now(
     if budget is not None:
         with connect(workers.url) as rows:
             assert rows.execute("SELECT calls FROM accounts").fetchall() == [(1,)]
+
+
+class RefusingStore(PostgresStore):
+    """Fails for some budgets, always."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        limits: Any = RefusingLimits(self.cluster.limits)
+        self.cluster = replace(self.cluster, limits=limits)
+
+
+class RefusingLimits(WrappedPart):
+    refused = 0
+
+    def set_aside(self, accounts: Sequence[StoredAccount], **options: Any) -> Overdrawn | None:
+        if any("spoiled" in account.name for account in accounts):
+            self.refused += 1
+            raise StoreError("the store", "the rights do not suffice")
+        return self.inner.set_aside(accounts, **options)
+
+
+def test_a_request_for_which_the_store_always_fails_keeps_no_other_waiting(
+    workers: Workers, gauges: Any
+):
+    gauge, function = gauges(seconds=0.0), answerer()
+    model, limits = GaugedModel(lambda _: "Yes.", gauge.port), Limits(cluster_requests=9)
+    with RefusingStore(workers.url) as store:
+        one = workers(function, models=model, limits=limits, store=store)
+        spoiled = [
+            one.invoke(function, budget=Budget(calls=9, name=f"spoiled {n}")) for n in range(4)
+        ]
+        refusing: Any = store.cluster.limits
+        eventually(lambda: refusing.refused >= len(spoiled))
+        for name in ("june", "july"):
+            node = one.invoke(function, budget=Budget(calls=9, name=name))
+            assert node.result(PATIENCE) == "Yes."
+        assert not any(node.state.final for node in spoiled)
+        workers.close(one)
 
 
 def test_limits_that_are_none_are_refused():

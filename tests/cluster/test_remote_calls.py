@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -33,12 +34,15 @@ from treefold.core.call_request import CallRequest
 from treefold.core.decisions import Rules
 from treefold.engines import InProcess, Ticket
 from treefold.errors import UsageError
+from treefold.runtime.calls.node import CallNode
+from treefold.stores import Load, Orders
 from treefold.stores.postgres import PostgresStore
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.testing.cluster_suite import cluster_of
 from treefold.toolbox import human_in_loop
 from work_engines import make_engine
 from wrapped_engine import WrappedEngine
+from wrapped_part import WrappedPart
 
 
 def serving(*queues: str, slots: int = 50) -> WorkerSettings:
@@ -257,6 +261,80 @@ def test_a_remote_call_that_another_worker_has_begun_is_finished_by_that_of_its_
         return result
 
     assert asyncio.run(main()) == [5]
+
+
+class LosingStore(PostgresStore):
+    """Says with each heartbeat that some drives are lost."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        members: Any = LosingMembers(self.cluster.members)
+        self.cluster = replace(self.cluster, members=members)
+
+
+class LosingMembers(WrappedPart):
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.lost = frozenset[int]()
+        self.times = 0  # how often it said so
+
+    def beat(self, load: Load) -> Orders:
+        orders: Orders = self.inner.beat(load)
+        self.times += bool(self.lost)
+        lost = orders.lost | self.lost
+        return Orders(lost=lost, messages=orders.messages, drain=orders.drain, now=orders.now)
+
+
+def test_a_call_that_is_lost_once_more_while_it_cleans_up_leaves_its_caller_alone(
+    workers: Workers,
+):
+    begun, cleans, cleaned = Counter[str](), threading.Event(), threading.Event()
+
+    async def wait(ctx: RunContext, n: int) -> int:
+        first = await ctx.invoke(ADD, {"a": n, "b": n})
+        begun[ctx.runtime.worker_settings.known_as] += 1
+        if ctx.runtime.worker_settings.known_as == "far" or not cleans.is_set():
+            try:
+                await asyncio.sleep(2 * PATIENCE)
+            finally:
+                cleans.set()
+                while not cleaned.is_set():  # noqa: ASYNC110 - it is set in another thread
+                    await asyncio.sleep(0.01)
+        return first + 1
+
+    work = calling("work", remote("wait", wait, uses=[ADD], repeatable=True))
+    engine, store = Withholding("far"), LosingStore(workers.url)
+    losing: Any = store.cluster.members
+    both = replace(serving("near", "far"), name="near")
+
+    async def main() -> Any:
+        stop = asyncio.Event()
+        async with (
+            Runtime([work], store=store, worker=both, engine=engine) as near,
+            asyncio.TaskGroup() as group,
+        ):
+            group.create_task(near.work(stop=stop))
+            far = Runtime([work], store=workers.url, worker=replace(serving("far"), name="far"))
+            far.recover()
+            node = near.invoke(work, {"n": 2}, queue="near")
+            await asyncio.to_thread(eventually, lambda: begun["far"])
+            cleaned.set()
+            await asyncio.to_thread(far.close)
+            cleans.clear()
+            cleaned.clear()
+            engine.is_open.set()
+            await asyncio.to_thread(eventually, lambda: begun["near"])
+            losing.lost = frozenset({near.get_view(node.id).children[0].id})
+            await asyncio.to_thread(eventually, lambda: losing.times > 3)
+            losing.lost = frozenset()
+            cleaned.set()
+            async with asyncio.timeout(PATIENCE):
+                result = await node
+            stop.set()
+        return result
+
+    assert asyncio.run(main()) == [5]
+    assert begun == {"far": 1, "near": 2}
 
 
 def test_a_call_is_run_in_the_tree_that_was_taken_over_and_not_in_the_one_that_follows_it(
@@ -556,6 +634,59 @@ def test_a_remote_call_is_paused_and_resumed_from_the_process_of_its_caller(any_
         eventually(lambda runtime=runtime: runtime.get_view(child).state is NodeState.Paused)
     near.resume(child)
     assert node.result(PATIENCE) == [2]
+
+
+def test_a_remote_call_makes_no_call_while_its_caller_is_paused(any_workers: Workers):
+    gate = Gate()
+
+    async def steps(ctx: RunContext, n: int) -> int:
+        await gate(ctx, n)
+        return await ctx.invoke(ADD, {"a": n, "b": 1})
+
+    work = calling("work", remote("steps", steps, uses=[ADD]))
+    near = any_workers(work, worker=serving("near"))
+    far = any_workers(work, worker=serving("far"))
+    node = near.invoke(work, {"n": 1})
+    assert gate.begun.wait(PATIENCE)
+    eventually(lambda: near.get_view(node.id).children)
+    child = near.get_view(node.id).children[0].id
+    near.pause(node.id)
+    # What is under way goes on, so that it may end before the pause is seen there.
+    eventually(lambda: is_held(far, child))
+    gate.opened.set()
+    eventually(lambda: far.get_view(child).state is NodeState.Paused)
+    assert [one.state for one in far.get_view(child).children] == [NodeState.Waiting]
+    near.resume(node.id)
+    assert node.result(PATIENCE) == [2]
+
+
+def is_held(runtime: Runtime, id: int) -> bool:
+    """Whether a call would begin nothing just now, in the runtime that runs it."""
+    [node, *_] = runtime.get_subtree(id)
+    assert isinstance(node, CallNode)
+    return node.tree.is_held
+
+
+@pytest.mark.parametrize("queue", ["far", "near"])
+def test_a_remote_call_does_not_begin_while_its_caller_is_paused(any_workers: Workers, queue: str):
+    place = Place()
+    work = calling("work", remote("double", place))
+    near = any_workers(work, worker=serving("near"))
+    node = near.invoke(work, {"n": 4})
+    eventually(lambda: near.get_view(node.id).children)
+    child = near.get_view(node.id).children[0].id
+    near.pause(node.id)
+    eventually(near.questions, "the question")
+    if queue == "near":
+        # The same worker takes the caller over, and runs the call as part of its tree.
+        any_workers.close(near)
+    taking = any_workers(work, worker=serving("far", *({"near"} & {queue})))
+    eventually(lambda: taking.get_view(child).state is NodeState.Paused)
+    assert not place.runtimes
+    taking.resume(node.id)
+    with attach(any_workers.url) as observer:
+        eventually(lambda: observer.get_view(node.id).state.final)
+        assert observer.get_view(node.id).outputs == [8]
 
 
 def test_a_remote_call_that_was_cancelled_in_place_is_released(any_workers: Workers):

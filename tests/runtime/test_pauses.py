@@ -2,6 +2,7 @@
 
 import asyncio
 from contextvars import ContextVar
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ from treefold import (
     Runtime,
     agent,
 )
-from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.errors import CancellationException, InvalidValueError, UsageError
 from treefold.core.question import QuestionKind
 from treefold.testing import ScriptedFailure, ScriptedModel
 
@@ -159,6 +160,28 @@ async def test_a_call_that_was_kept_back_and_is_cancelled_lets_its_caller_run_ag
         runtime.resume(node.id)
         done.set()
         assert await node == "without it"
+
+
+async def test_a_call_that_has_not_begun_and_is_cancelled_twice_at_once_ends(tmp_path: Path):
+    goes_on = asyncio.Event()
+    below = CodeFunction(name="below", callable=lambda ctx: "done")
+
+    async def work(ctx: RunContext) -> str:
+        await goes_on.wait()
+        try:
+            return await ctx.invoke(below)
+        except CancellationException:
+            return "it was cancelled"
+
+    async with Runtime(store=tmp_path / "run.db") as runtime, asyncio.timeout(60):
+        node = runtime.invoke(CodeFunction(callable=work, uses=[below]))
+        runtime.pause(node.id)
+        goes_on.set()
+        await until(lambda: node.children)
+        [kept_back] = node.children
+        for _ in range(2):
+            kept_back.cancel()
+        assert await node == "it was cancelled"
 
 
 async def test_a_call_stays_back_until_nothing_above_it_is_paused():

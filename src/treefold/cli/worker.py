@@ -16,6 +16,7 @@ from treefold.cli.engine_choice import choose_engine
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
 from treefold.cli.health import Health, LoopPulse
 from treefold.cli.journal import shared_journal
+from treefold.cli.last_resort import LastResort
 from treefold.cli.loading import ENGINE_HELP, MODEL_HELP, TARGET, load_functions, load_model
 from treefold.cli.options import STORE_VARIABLE, command, read_seconds
 from treefold.cli.runtime_options import RuntimeOptions, runtime_options
@@ -32,13 +33,14 @@ _DRAIN: Final = 60.0  # seconds
 _LEASE: Final = 12.0  # seconds
 _BEAT: Final = 3.0  # seconds between two heartbeats
 _SHORTEST_LEASE: Final = 2.0  # seconds; a heartbeat may be late
+_LAST: Final = 60.0  # seconds to end in, after the time to drain
 _LOOK: Final = 0.05  # seconds between two looks whether it is ready
 
 
 @command(
     "worker",
     exit_codes="0 it was asked to stop, 1 it counted as dead, 2 it did not start, 130 or 143\n"
-    "it was ended by a second signal",
+    "it was ended by a second signal, 143 as well if it did not end in time",
 )
 @click.argument(
     "targets",
@@ -123,7 +125,8 @@ def worker(  # noqa: PLR0913 - options, each passed by name
 
     At SIGTERM it takes no more work, and gives up each run for other workers as soon as no request
     and no call that must not be repeated is under way. After --drain seconds the rest is given up
-    all the same. A second signal ends it at once; others take its runs over when its lease ends.
+    all the same, and a minute later it is ended whatever it does. A second signal ends it at once;
+    others take its runs over when its lease ends.
 
     A password is better kept out of the command line, which other users of the machine can see:
     set TREEFOLD_STORE, or write ~/.pgpass.
@@ -143,7 +146,7 @@ def worker(  # noqa: PLR0913 - options, each passed by name
         runtime = decides.named_runtime(targets, own)
         if runtime is not None:
             placed = f"placed by the engine of {targets[0]}"
-            return asyncio.run(_Worker([_Served(runtime, placed)], drain).run(address))
+            return _run([_Served(runtime, placed)], drain, address)
         urls = [shared_journal(store) for store in dict.fromkeys(stores) or [None]]
         functions, models = load_functions(targets), load_model(model)
         settings = _settings(name, queues, slots, lease)
@@ -165,7 +168,7 @@ def worker(  # noqa: PLR0913 - options, each passed by name
                     worker=settings,
                 )
                 served.append(_Served(runtime, chosen.about))
-            return asyncio.run(_Worker(served, drain).run(address))
+            return _run(served, drain, address)
         finally:
             # Those of the first stores, if a later one cannot be opened.
             for one in served:
@@ -203,21 +206,34 @@ class _Served:
     about: str
 
 
+def _run(served: Sequence[_Served], drain: float, address: tuple[str, int] | None) -> int:
+    """Run a worker until it is asked to stop."""
+    seconds = drain + _LAST
+    text = f"treefold worker: it has not ended in {seconds:g} s, and is ended now"
+    last_resort = LastResort(seconds, text)
+    try:
+        return asyncio.run(_Worker(served, drain, last_resort).run(address))
+    finally:
+        last_resort.close()
+
+
 class _Worker:
     """Runs a worker until a signal, and reports its progress on stderr."""
 
-    def __init__(self, served: Sequence[_Served], drain: float) -> None:
+    def __init__(self, served: Sequence[_Served], drain: float, last_resort: LastResort) -> None:
         self._served = served
         self._drain = drain
         self._url: str | None = None  # of the health checks
         self._stop = asyncio.Event()
         self._failures: list[TreefoldError] = []
+        self._last_resort = last_resort
 
     async def run(self, address: tuple[str, int] | None) -> int:
         """Work until it is asked to stop; serve health checks at *address*."""
         loop = asyncio.get_running_loop()
         pulse = LoopPulse(loop)
-        with self._serving(address, pulse), _calling_on_signals(self._stop_by, loop):
+        begin = self._last_resort.begin
+        with self._serving(address, pulse), _calling_on_signals(begin, self._stop_by, loop):
             try:
                 async with asyncio.TaskGroup() as group:
                     for one in self._served:
@@ -240,6 +256,7 @@ class _Worker:
             self._failures.append(error)
         finally:
             # It is one process for all stores: what stops it in one of them stops it in all.
+            self._last_resort.begin()
             self._stop.set()
 
     def _serving(
@@ -286,9 +303,9 @@ class _Worker:
 
 @contextmanager
 def _calling_on_signals(
-    call: Callable[[str], None], loop: asyncio.AbstractEventLoop
+    begin: Callable[[], None], call: Callable[[str], None], loop: asyncio.AbstractEventLoop
 ) -> Generator[None]:
-    """Have *loop* call *call* at the first SIGTERM or SIGINT; the second ends the process."""
+    """Call *begin* at the first SIGTERM or SIGINT, and *call* on *loop*; the second ends all."""
 
     seen: list[int] = []
 
@@ -298,6 +315,7 @@ def _calling_on_signals(
         if seen:
             os._exit(INTERRUPTED if number == signal.SIGINT else TERMINATED)
         seen.append(number)
+        begin()
         loop.call_soon_threadsafe(call, signal.Signals(number).name)
 
     before = {one: signal.signal(one, handle) for one in (signal.SIGTERM, signal.SIGINT)}

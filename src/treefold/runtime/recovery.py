@@ -28,6 +28,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
+from treefold.runtime.questions.pauses import gate_while_paused
 from treefold.runtime.readiness import accept_import, hold_back, lift, why_held_back
 from treefold.runtime.trees.run_log import name_of
 from treefold.runtime.unread_nodes import UnreadTrees
@@ -97,6 +98,7 @@ class Recovery(Backend):  # noqa: PLR0904 - a backend, and what its own parts ne
         """Start a loaded call again whose caller other workers run."""
         request = self.loader.request_of(node.record)
         self.loader.reattach(node, request)
+        request.gate = gate_while_paused(node, request.gate)
         self.trials.admit(node, request, was_killed=was_killed)
         self._engine.restart_call(node, request)
 

@@ -90,7 +90,7 @@ class CancellableNode(AwaitedNode):
         self._cancel_subtree(reason, insist=insist)
         self._repeat_later()
 
-    def _cancel_subtree(self, reason: str, *, insist: bool, is_repeated: bool = False) -> None:
+    def _cancel_subtree(self, reason: str, *, insist: bool) -> None:
         stack: list[tuple[CancellableNode, str]] = [(self, reason)]
         unrun: list[CancellableNode] = []  # nodes whose task will not end them, callers first
         while stack:
@@ -98,7 +98,7 @@ class CancellableNode(AwaitedNode):
             stage = node.stage
             if stage is ENDED or (node.cancel_reason is not None and not insist):
                 continue
-            if is_repeated and node._is_being_saved:
+            if insist and node._is_being_saved:
                 continue
             if node.remote_cancel is not None:
                 node._cancel_remotely(node.remote_cancel, why, StopCause.Cancelled)
@@ -147,7 +147,7 @@ class CancellableNode(AwaitedNode):
         self.cancellation.repeat_at(timer)
 
     def _cancel_again(self) -> None:
-        self._cancel_subtree(self.cancel_reason or "cancelled", insist=True, is_repeated=True)
+        self._cancel_subtree(self.cancel_reason or "cancelled", insist=True)
         self._repeat_later()
 
     def cancelled_outcome(self) -> Outcome:

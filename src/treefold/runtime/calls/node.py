@@ -429,6 +429,7 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
         task = loop.create_task(self._end_last(journal), name=f"end of {self.function.name}")
         if self.stage is ENDING:  # the loop does not start tasks eagerly, or it waits
             self.task = task
+            task.add_done_callback(self._show_if_never_begun)
 
     def end_if_never_begun(self, task: "asyncio.Task[None]") -> None:
         """End the call if its task was cancelled before its first line."""
@@ -437,6 +438,11 @@ class CallNode(CancellableNode):  # noqa: PLR0904 - most of the public methods a
         elif self.stage < ENDING:
             self.suspend_if_loop_ends()
             self.end(self.cancelled_outcome())
+
+    def _show_if_never_begun(self, _task: "asyncio.Task[None]") -> None:
+        """End the call if the task that was to end it was cancelled before its first line."""
+        if self.stage is ENDING:
+            self._show_outcome()
 
     async def _end_last(self, journal: Recorder) -> None:
         """End the call after its children, or when the wait for them is cancelled."""

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
@@ -32,15 +32,33 @@ _LATER: Final = 0.2  # seconds between two tries when everything stays taken
 _SLOWER: Final = 1.3
 _RETRY: Final = 0.5  # seconds until a store that cannot be reached is tried again
 _PATIENCE: Final = 2.0  # seconds that closing waits for the thread
+_MOST_FAILURES: Final = 3  # in one round; then the store most likely cannot be reached
 
-Job = Callable[[], None]
+
+class _Job:
+    """Something to ask the store.
+
+    Args:
+        work: asks it; what it raises says whether another try may succeed.
+        order: of the jobs with the same one, none is done before those that were posted earlier.
+
+    Attributes:
+        tries: how many there were.
+        due: when it is to be done, in monotonic time.
+    """
+
+    def __init__(self, work: Callable[[], None], order: Hashable) -> None:
+        self.work = work
+        self.order = order
+        self.tries = 0
+        self.due = 0.0
 
 
 class ClusterAllowances:
     """Asks the store for slots, rates and reservations, in order, in a thread of its own.
 
     If the store cannot be reached, everything waits until it can. Any other error is that of the
-    one who asked, and the others go on.
+    one who asked, and the others go on; they do as well if the store always fails for one of them.
 
     The store knows how many slots this process has, and counts them as long as the process is alive
     by its lease. A process that was stopped for longer takes slots anew for what it has not sent.
@@ -56,7 +74,7 @@ class ClusterAllowances:
         self._limits = source.cluster.limits
         self._pulse = source.pulse
         self._changed = threading.Condition()  # guards everything below
-        self._jobs: deque[Job] = deque()
+        self._jobs: deque[_Job] = deque()
         self._waiting: dict[_SlotRequest, None] = {}  # in order
         self._slots: Counter[str] = Counter()  # that this process has, of each limit
         self._untold: set[str] = set()  # the limits of which the store may count others
@@ -116,7 +134,7 @@ class ClusterAllowances:
         """Have the store told how many slots of these limits this process has."""
         with self._changed:
             self._untold.update(limits)
-            self._jobs.append(self._tell)
+            self._jobs.append(_Job(self._tell, None))
             self._changed.notify_all()
 
     def _tell(self) -> None:
@@ -151,6 +169,8 @@ class ClusterAllowances:
                 slots = self._take(request.limits)
             except Exception as error:
                 if _may_pass(error):
+                    with self._changed:
+                        self._next_try = time.monotonic() + _RETRY
                     raise
                 with self._changed:
                     self._waiting.pop(request, None)
@@ -191,7 +211,7 @@ class ClusterAllowances:
         )
         charge = partial(self._charge, id)
         try:
-            refused = await self.call(ask)
+            refused = await self.call(ask, order=id)
         except asyncio.CancelledError:
             # It may have been reserved; jobs are done in order.
             charge(0, 0, Decimal(0))
@@ -201,14 +221,16 @@ class ClusterAllowances:
         return _refused(by_name[refused.name], refused, estimate)
 
     def _charge(self, id: UUID, calls: int, tokens: int, usd: Decimal) -> None:
-        self._post(partial(self._limits.charge, id, calls=calls, tokens=tokens, usd=usd))
+        charge = partial(self._limits.charge, id, calls=calls, tokens=tokens, usd=usd)
+        self._post(charge, order=id)
 
     # The thread
 
-    async def call(self, ask: Callable[[], T]) -> T:
+    async def call(self, ask: Callable[[], T], *, order: Hashable = None) -> T:
         """Return the result of *ask*, which is called in the thread, or raise its error.
 
-        It is called again as long as the store cannot be reached.
+        It is called again as long as the store cannot be reached, and after all with the same
+        *order* that were posted before.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -223,12 +245,12 @@ class ClusterAllowances:
             with suppress(RuntimeError):  # the loop has closed, and nothing awaits this
                 loop.call_soon_threadsafe(settle)
 
-        self._post(job)
+        self._post(job, order=order)
         return await future
 
-    def _post(self, job: Job) -> None:
+    def _post(self, work: Callable[[], None], *, order: Hashable = None) -> None:
         with self._changed:
-            self._jobs.append(job)
+            self._jobs.append(_Job(work, order))
             self._wake()
 
     def _wake(self) -> None:
@@ -243,46 +265,82 @@ class ClusterAllowances:
 
     def _run(self) -> None:
         while self._await_work():
-            try:
-                self._do_jobs()
-                self._serve()
-            except ClosedError:
-                return
-            except StoreError as error:
+            failure: StoreError | None = None
+            # If some jobs fail, there may be slots all the same.
+            for work in (self._do_jobs, self._serve):
+                try:
+                    work()
+                except ClosedError:
+                    return
+                except StoreError as error:
+                    failure = error
+            if failure is not None:
                 if not self._is_failing:
-                    log.warning("requests to models wait: %s", error)
+                    log.warning("requests to models wait: %s", failure)
                 self._is_failing = True
-                with self._changed:
-                    if self._changed.wait_for(lambda: self._closed, _RETRY):
-                        return
-            else:
-                if self._is_failing:
-                    log.warning("%s can be reached again", self._store)
+                if self._closed:
+                    return
+            elif self._is_failing and not any(job.tries for job in tuple(self._jobs)):
+                log.warning("%s can be reached again", self._store)
                 self._is_failing = False
 
     def _await_work(self) -> bool:
         """Wait for a job, or until it is time to try for slots again; False when all is done."""
         with self._changed:
-            while not self._jobs:
-                if self._closed:
+            while True:
+                first = self._first_jobs()
+                if self._closed and all(job.tries for job in first):
                     return False
-                left = self._next_try - time.monotonic()
-                if self._waiting and left <= 0:
+                due = [job.due for job in first]
+                if self._waiting and not self._closed:
+                    due.append(self._next_try)
+                left = min(due) - time.monotonic() if due else None
+                if left is not None and left <= 0:
                     return True
-                self._changed.wait(left if self._waiting else None)
-            return True
+                self._changed.wait(left)
 
     def _do_jobs(self) -> None:
-        while self._jobs:
-            # It stays first until it is done: the store may have to be tried again.
+        """Do the jobs that are due, those that have failed before last.
+
+        Raises:
+            StoreError: some are to be tried again.
+        """
+        failures: list[StoreError] = []
+        while (job := self._next_job()) is not None:
             try:
-                self._jobs[0]()
+                job.work()
+            except ClosedError:
+                raise
             except Exception as error:
-                if _may_pass(error) or isinstance(error, ClosedError):
-                    raise
+                if isinstance(error, StoreError) and _may_pass(error):
+                    job.tries += 1
+                    job.due = time.monotonic() + _RETRY
+                    failures.append(error)
+                    if len(failures) == _MOST_FAILURES:
+                        break
+                    continue
                 # No call awaits this job, and retrying it would keep all others waiting.
                 log.exception("what a request took cannot be charged, or given back")
-            self._jobs.popleft()
+            self._jobs.remove(job)
+        if failures:
+            raise failures[0]
+
+    def _next_job(self) -> _Job | None:
+        """Return the job to do now: the first, but for those that wait for another try."""
+        now = time.monotonic()
+        ready = [job for job in self._first_jobs() if job.due <= now]
+        return min(ready, key=lambda job: job.tries, default=None)
+
+    def _first_jobs(self) -> list[_Job]:
+        """Return the first job of each order, as far as need be to find the next."""
+        orders, found = set[Hashable](), list[_Job]()
+        for job in tuple(self._jobs):
+            if job.order is None or job.order not in orders:
+                orders.add(job.order)
+                found.append(job)
+                if not job.tries:
+                    break
+        return found
 
     def close(self) -> None:
         """Do the jobs that are left, within a moment; called off the loop."""

@@ -118,9 +118,11 @@ class CommandReader:
         for drive, posted in by_drive.items():
             if self._loop_handle.run_sync(self._owned_drives.begin_commands, drive):
                 try:
-                    self._drives.update((message.id, drive) for message in posted)
                     self._inbox.execute(posted, self._execute, until_resume=True)
                 finally:
+                    for message in posted:
+                        if self._inbox.is_executed(message.id):
+                            self._drives[message.id] = drive
                     self._loop_handle.run_sync(self._owned_drives.end_commands, drive)
 
     def _delete_saved(self) -> None:

@@ -19,6 +19,7 @@ from treefold.runtime.loops.threads import in_thread
 log = logging.getLogger(__name__)
 
 _MOST_OWED: Final = 200  # trees that one sweep submits
+_MOST_FAILURES: Final = 3  # of tickets in one sweep
 _RETRY: Final = 1.0  # seconds
 
 
@@ -62,6 +63,7 @@ class Dispatcher:
         self._sweep_soon = asyncio.Event()
         # The queues that are served here; empty if an engine serves them elsewhere.
         self._served: Collection[str] = () if self.is_placed else settings.queues
+        self._failed = set[int]()  # drives that could not be submitted by the last sweeps
         self._swept = 0  # the last drive of those that are swept in turn
 
     def stop(self) -> None:
@@ -129,8 +131,28 @@ class Dispatcher:
             page = await in_thread(owed, queues=others, after=after)
             self._swept = page[-1].node if len(page) == _MOST_OWED else 0
             found += [ticket for ticket in page if ticket not in found]
-        for ticket in sorted(found, key=lambda ticket: -ticket.priority):
-            await self._engine.submit(ticket)
+        await self._submit_all(found)
+
+    async def _submit_all(self, found: Collection[Ticket]) -> None:
+        """Submit tickets; those that have failed before come last, and keep no others waiting.
+
+        Raises:
+            EngineError: some cannot be submitted; if too many, the rest was not tried.
+        """
+        self._failed &= {ticket.node for ticket in found}
+        failures: list[Exception] = []
+        for ticket in sorted(found, key=lambda one: (one.node in self._failed, -one.priority)):
+            try:
+                await self._engine.submit(ticket)
+            except Exception as error:  # noqa: BLE001 - an engine of a program may raise anything
+                self._failed.add(ticket.node)
+                failures.append(error)
+                if len(failures) == _MOST_FAILURES:
+                    break  # most likely the engine cannot be reached
+            else:
+                self._failed.discard(ticket.node)
+        if failures:
+            raise failures[0]
 
     async def submit(self, ticket: Ticket) -> None:
         """Ask for a drive to be run.

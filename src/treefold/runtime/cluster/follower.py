@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from treefold.core.errors import ClosedError, StoreError
+from treefold.core.errors import ClosedError, StoreError, UnknownNodeError
 from treefold.core.events import CallEnded, CallRequested, Event
 from treefold.core.states import NodeState
 from treefold.core.store import Store
@@ -46,6 +46,12 @@ class _Replica:
         for node in self.nodes.values():
             node.remote_cancel = cancel
 
+    @property
+    def journal(self) -> DriveJournal:
+        journal = self.root.tree.journal
+        assert isinstance(journal, DriveJournal)  # as in every shared store
+        return journal
+
 
 class _FollowedTree:
     """A tree of which calls are followed: all of it, or any number of remote calls in it.
@@ -58,6 +64,16 @@ class _FollowedTree:
         self._id = id
         self._replicas: list[_Replica] = []
         self._by_node: dict[int, list[_Replica]] = {}
+
+    @property
+    def replicas(self) -> list[_Replica]:
+        """The calls in it that are followed."""
+        return list(self._replicas)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is, or was, in the store."""
+        return all(self._id not in replica.journal.drive.tickets for replica in self._replicas)
 
     @property
     def is_followed(self) -> bool:
@@ -171,12 +187,7 @@ class Follower:
         """Wake what waits for the followed calls, which continue elsewhere."""
         closed = ClosedError("this runtime was closed; the call continues in another process")
         for replica in self._replicas.values():
-            journal = replica.root.tree.journal
-            assert isinstance(journal, DriveJournal)  # as in every shared store
-            # Nothing of that is recorded.
-            journal.close()
-            for node in replica.nodes.values():
-                node.end((NodeState.Canceled, None, closed))
+            self._end(replica, closed)
 
     def follows(self, trees: Collection[int]) -> bool:
         """Whether a call in one of these trees is followed; from any thread."""
@@ -225,6 +236,8 @@ class Follower:
         """Note which trees have changed: one question to the store for all of them."""
         if not self._trees:
             return
+        # Others are submitted here, and are not written yet.
+        stored = {id for id, tree in self._trees.items() if tree.is_stored}
         try:
             places = await in_thread(self._store.places, tuple(self._trees))
         except StoreError as error:
@@ -233,6 +246,25 @@ class Follower:
         for id, place in places.items():
             if (tree := self._trees.get(id)) is not None and tree.place < place:
                 self._note(id)
+        for id in stored.difference(places):
+            if (tree := self._trees.get(id)) is not None:
+                self._end_deleted(tree)
+
+    def _end_deleted(self, tree: _FollowedTree) -> None:
+        """Wake what waits for the calls of a tree that was deleted before their ends were read."""
+        for replica in tree.replicas:
+            deleted = UnknownNodeError(f"{replica.root!r} was deleted")
+            self._end(replica, deleted)
+            self.forget(replica.root)
+            if replica.root.parent is None:
+                self._engine.keys.forget(replica.root)
+                self._engine.registry.forget(replica.root)
+
+    def _end(self, replica: _Replica, error: Exception) -> None:
+        """End the nodes of a replica here; nothing of that is recorded."""
+        replica.journal.close()
+        for node in replica.nodes.values():
+            node.end((NodeState.Canceled, None, error))
 
     def _note(self, id: int) -> None:
         """Note that a followed tree is to be read."""

@@ -23,6 +23,7 @@ from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.limits.leases import give_up_lease
 from treefold.runtime.questions.in_doubt import gate_after_crash
+from treefold.runtime.questions.pauses import gate_while_paused
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +179,7 @@ class RemoteCalls:
         if here is None or here.done() or node.has_ended:
             return False
         self._follower.forget(node)
-        node.request.gate = gate_after_crash(node, node.request.gate)
+        node.request.gate = gate_while_paused(node, gate_after_crash(node, node.request.gate))
         here.set_result(None)
         return True
 

@@ -21,6 +21,7 @@ class Run:
         rested: set when the tree has ended, or only waits: it needs no slot any more.
         over: set when this process does not run it any more.
         is_leaving: its journal is closed, and it is being given up.
+        is_held_above: a call above this remote call is paused. Nobody would wake it when that ends.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Run:
         self.rested = asyncio.Event()
         self.over = asyncio.Event()
         self.is_leaving = False
+        self.is_held_above = False
         self.has_notice = False  # whether the tree says why it stays here
         self._executing = 0  # commands
         self._is_held = False
@@ -60,7 +62,8 @@ class Run:
     @property
     def is_idle(self) -> bool:
         """Whether it has ended, or nothing in it can continue before a person answers."""
-        return self.root.has_ended or (not self._is_held and is_parked(self.root))
+        is_held = self._is_held or self.is_held_above
+        return self.root.has_ended or (not is_held and is_parked(self.root))
 
     def note_rest(self) -> None:
         """Set or clear ``rested``."""

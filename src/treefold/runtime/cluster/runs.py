@@ -26,6 +26,7 @@ from treefold.runtime.cluster.command_reader import CommandReader
 from treefold.runtime.cluster.dispatcher import Dispatcher
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.cluster.insisting import RETRY, insist
+from treefold.runtime.cluster.pauses_above import PausesAbove
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
 from treefold.runtime.durable.drive_journal import DriveJournal
@@ -45,6 +46,7 @@ from treefold.runtime.trees.run_log import name_of
 log = logging.getLogger(__name__)
 
 GRACE: Final = 5.0  # seconds for the last round trips to the store and the engine
+_ELSEWHERE: Final = "it is run elsewhere"
 
 
 class Host(Protocol):
@@ -92,6 +94,7 @@ class Runs:
 
     Attributes:
         lost: how many trees that ran here others have adopted.
+        pauses_above: holds remote calls while calls above them are paused.
     """
 
     def __init__(
@@ -116,8 +119,12 @@ class Runs:
         self._runs: dict[int, Run] = {}
         self._taking: set[int] = set()
         self._unread: set[int] = set()  # drives that are being adopted, and are not in memory yet
+        self.pauses_above = PausesAbove(store, host.settings.poll)
         self._disowned: set[int] = set()  # drives to be released: they were not resumed
-        self._lost: set[int] = set()  # drives that other workers have adopted
+        # Drives that other workers have adopted, until they are unloaded here.
+        self._lost: set[int] = set()
+        self._unloading: set[int] = set()  # drives that are being removed from memory
+        self._commanded: int | None = None  # the drive whose commands are being executed
         self.lost = 0
         self._drain_until = math.inf  # in the time of the loop
 
@@ -178,6 +185,8 @@ class Runs:
                 raise
         finally:
             self._unread.discard(node)
+            if node not in self._runs:
+                self._lost.discard(node)
 
     async def _own_drive(self, node: int) -> Ownership | None:
         """Become the owner of a drive, or learn that it is over or another worker has it.
@@ -225,6 +234,7 @@ class Runs:
             if question.node_id in mine:
                 self._recovery.take_over(question)
         run = self._new_run(journal, root, ownership)
+        self.pauses_above.watch(run, read.questions)
         log.info("%s was taken", name_of(root.record))
         if not is_over:
             if is_remote(ownership):
@@ -378,6 +388,7 @@ class Runs:
         finally:
             run.rested.set()
             run.over.set()
+            self.pauses_above.forget(run)
             if self._runs.get(run.node) is run:
                 del self._runs[run.node]
 
@@ -472,11 +483,15 @@ class Runs:
 
     async def _unload(self, journal: DriveJournal, root: CallNode) -> None:
         """Remove a tree from memory without recording anything."""
-        journal.close()
+        self._unloading.add(root.id)
+        try:
+            await self._end_here(journal, root)
+        finally:
+            self._unloading.discard(root.id)
+
+    async def _end_here(self, journal: DriveJournal, root: CallNode) -> None:
         own = self._remote_calls.run_with(root)
-        # Before its calls are cancelled: that must not be seen, and is not what happens to them.
-        if not root.has_ended:
-            root.tree.freeze()
+        _silence(journal, root)
         if root.parent is None:
             self._engine.keys.forget(root)
         self._registry.forget(root)
@@ -487,13 +502,16 @@ class Runs:
             self._registry.add_missing(subtree(replica))
         root.tree.wake()
         if not root.has_ended:
-            root.cancel_on_loop("it is run elsewhere")
+            # Also if it is being cancelled: its end would not be recorded.
+            root.cancel_on_loop(_ELSEWHERE, insist=True)
             await root.ended()
         self._remote_calls.forget_loaded(root)
         self._recovery.forget(root, own)
         # Nothing else would close them: the tree is not in memory any more.
         self._registry.close_bags(root)
         self._source.forget(root.id)
+        # What is still in its inbox is executed by its next owner.
+        self._host.commands.forget(root.id)
 
     async def _disown(self, ownership: Ownership) -> None:
         """Give up a drive that could not be resumed."""
@@ -511,16 +529,51 @@ class Runs:
         everything = tuple(self._runs.values())
         # Calls that run as part of their tree are given up with it.
         runs = [run for run in everything if run.journal.drive.node == run.node]
-        leaving = [self._host.spawn(self._leave(run), f"release of {run.node}") for run in runs]
+        for run in runs:
+            self._host.spawn(self._leave(run), f"release of {run.node}")
         try:
             async with asyncio.timeout(seconds + GRACE):
                 for run in everything:
                     await run.over.wait()
         except TimeoutError:
             log.warning("the store does not answer: others take these trees over later")
-        finally:
-            for task in leaving:
-                task.cancel()
+
+    async def abandon(self) -> None:
+        """End what still runs here, and record nothing of that; the store need not answer.
+
+        Nothing may wait for the trees that are left: a tree that is held waits for its next worker,
+        and one that awaits a call of such a tree waits for that.
+        """
+        abandoned: list[asyncio.Task[None]] = []
+        for run in tuple(self._runs.values()):
+            # Calls that run as part of their tree are given up with it.
+            if run.journal.drive.node != run.node:
+                continue
+            run.rested.set()
+            _silence(run.journal, run.root)
+            if run.is_leaving:
+                # It is released, or unloaded, already.
+                run.root.cancel_on_loop(_ELSEWHERE, insist=True)
+            else:
+                run.is_leaving = True
+                unloading = self._host.spawn(
+                    self._unload(run.journal, run.root), f"end of {run.node}"
+                )
+                abandoned.append(unloading)
+                release = self._release_abandoned(run, unloading)
+                self._host.spawn(release, f"release of {run.node}")
+        if abandoned:
+            await asyncio.wait(abandoned, timeout=GRACE)
+
+    async def _release_abandoned(self, run: Run, unloading: "asyncio.Task[None]") -> None:
+        """Let others have an abandoned tree once the store answers; else they have it later."""
+        await asyncio.wait({unloading})
+        await insist(partial(self._release_written, run.ownership))
+
+    def _release_written(self, ownership: Ownership) -> bool:
+        # What is written after a release would be refused.
+        self._recovery.flush()
+        return self._drives.release(ownership, parked=False)
 
     async def _leave(self, run: Run) -> None:
         """Give up a tree as soon as nothing in it is under way that would be lost."""
@@ -567,8 +620,10 @@ class Runs:
             self._note_lost(node)
             return
         drive, root = self._source.drive_of(node), self._engine.loaded(node)
-        if drive is None or root is None:
+        # While it is unloaded, what is found may be the one that follows it.
+        if drive is None or root is None or node in self._unloading:
             return
+        self._unloading.add(node)
         self._note_lost(node)
         drive.refusal = drive.refusal or FencedError(
             self._store.name, f"another worker runs {address(root.path)} now; attach to watch it"
@@ -591,6 +646,8 @@ class Runs:
         """Remove a tree from memory; should no other worker have it, one may take it."""
         ownership = journal.drive.ownership
         await self._unload(journal, root)
+        if self._commanded != root.id:
+            self._lost.discard(root.id)
         if ownership is not None:
             await insist(partial(self._drives.release, ownership, parked=False))
 
@@ -604,16 +661,32 @@ class Runs:
         if node in self._taking or not self._source.is_recording(node):
             return False
         # A tree that was started here is not given up.
-        return (run := self._runs.get(node)) is None or run.begin_commands()
+        if (run := self._runs.get(node)) is not None and not run.begin_commands():
+            return False
+        self._commanded = node
+        return True
 
     def end_commands(self, node: int) -> None:
         """End what ``begin_commands`` began."""
+        self._commanded = None
         if (run := self._runs.get(node)) is not None:
             run.end_commands()
+        elif node in self._lost and self._source.drive_of(node) is None:
+            # It was unloaded meanwhile.
+            self._host.commands.forget(node)
+            self._lost.discard(node)
 
     def may_forget(self, node: int) -> bool:
         """Whether the commands for a drive are done when they were executed here."""
         return node not in self._lost
+
+
+def _silence(journal: DriveJournal, root: CallNode) -> None:
+    """Let nothing more of a tree be recorded, or be seen here."""
+    journal.close()
+    # Before its calls are cancelled: that must not be seen, and is not what happens to them.
+    if not root.has_ended:
+        root.tree.freeze()
 
 
 def _until_lifted(root: CallNode, read: _Read) -> list[Message]:

@@ -134,6 +134,7 @@ class Worker(Recovery):  # noqa: PLR0904 - a backend, and what others see of it
         subscription = self._source.cluster.listen(self._hear, posted=self._hear_posted)
         self._started.callback(subscription.close)
         self.spawn(self.follower.run(), "follower")
+        self.spawn(self._runs.pauses_above.run(), "pauses above")
         self.spawn(self._dispatcher.run(), "dispatcher")
         if not self._dispatcher.is_placed:
             work = self._dispatcher.work(
@@ -175,7 +176,13 @@ class Worker(Recovery):  # noqa: PLR0904 - a backend, and what others see of it
                 task.cancel()
             await asyncio.wait(tasks)
         self.follower.close()
-        await self._dispatcher.close()
+        closing = asyncio.get_running_loop().create_task(self._dispatcher.close())
+        done, _ = await asyncio.wait({closing}, timeout=GRACE)
+        if not done:
+            log.warning("the engine does not disconnect, and is left")
+            closing.cancel()
+        for ended in done:
+            ended.result()  # raises what it has raised
 
     def _leave(self) -> None:
         """Leave the store: other workers may take over what is open; called off the loop."""
@@ -268,7 +275,9 @@ class Worker(Recovery):  # noqa: PLR0904 - a backend, and what others see of it
         finally:
             for task in (working, draining):
                 task.cancel()
-            await asyncio.wait({working, draining})
+            # An engine may take long to give back what it has.
+            await asyncio.wait({working, draining}, timeout=GRACE)
+            await self._runs.abandon()
         if self._death is not None:
             raise self._death
 

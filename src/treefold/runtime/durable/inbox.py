@@ -93,6 +93,10 @@ class Inbox:
             self._incomplete[message] = is_complete
         self._executed[message] = self._journal.mark()
 
+    def is_executed(self, message: int) -> bool:
+        """Whether a message was executed, and is not deleted yet."""
+        return message in self._executed
+
     def _try_execute(self, message: Message, execute: Execute) -> bool:
         """Execute the command in *message*, or refuse it; False if it has to wait."""
         command: Command | None = None

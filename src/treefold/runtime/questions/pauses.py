@@ -2,10 +2,13 @@
 
 import asyncio
 import contextvars
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from treefold.core.address import address
 from treefold.core.agent_events import NoticeGiven
+from treefold.core.call_request import Gate
 from treefold.core.errors import UsageError
 from treefold.core.fact import replace
 from treefold.core.function import RunContext
@@ -161,6 +164,18 @@ def start_or_postpone(node: CallNode, context: RunContext) -> None:
         pause.postpone(node, context, caller)
     else:
         start_task(node, context)
+
+
+def gate_while_paused(node: CallNode, gate: Gate | None) -> Gate | None:
+    """Return the gate of a call that is about to begin; while it is paused, that also waits."""
+    if pause_over(node) is None:
+        return gate
+
+    async def wait(context: RunContext) -> Mapping[str, Any]:
+        await wait_while_paused(node)
+        return node.inputs if gate is None else await gate(context)
+
+    return wait
 
 
 async def wait_while_paused(node: CallNode) -> None:
