@@ -160,6 +160,7 @@ def test_a_question_with_hostile_text_and_choices_is_only_text(eyes: Eyes):
 
 def test_ten_million_characters_on_one_line_do_not_stop_the_page(eyes: Eyes):
     line = "x" * 10_000_000 + "<b>the end</b>"
+    # A model gets a part of such a result only, so the prompt has one as well.
     said = ScriptedModel([ToolUse("1", "tool", {"text": "long"})], "done")
 
     def give(ctx: Any, text: str) -> str:
@@ -175,7 +176,7 @@ def test_ten_million_characters_on_one_line_do_not_stop_the_page(eyes: Eyes):
         uses=[long_tool],
     )
     with staged(top, script=said) as stage:
-        stage.runtime.invoke(top, {"text": "a"})
+        stage.runtime.invoke(top, {"text": line})
         page = eyes.open(stage.url)
         open_run(page)
         state(call(page, "agent"), "success")

@@ -19,7 +19,7 @@ from support import heed_interrupts, wait
 from survey_journals import SURVEY, Journal, has_begun
 
 COMMANDS = [
-    "run", "chat", "ps", "tree", "stack", "transcript", "flame", "pause", "resume", "cancel",
+    "run", "chat", "ps", "tree", "stack", "transcript", "flame", "say", "pause", "resume", "cancel",
     "questions", "answer", "fork", "replay", "diff", "check", "export", "view", "local", "mcp",
     "doctor", "completion", "import", "delete", "vacuum", "store", "init", "worker", "workers",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from support import wait
 from treefold import (
     AgentFunction,
     MemoryStore,
+    ModelText,
     Node,
     RunContext,
     Runtime,
@@ -19,12 +20,13 @@ from treefold.agents.loop import Loop
 from treefold.agents.task import AgentPolicy, Task
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.conversation import AgentConversation, Inputs
+from treefold.core.epoch import Epoch
 from treefold.models import ModelSettings
 from treefold.testing import ScriptedModel, replay
 from treefold.toolbox import human_in_loop
 
 PATIENCE: Final = 60  # seconds
-GREET, LOOK = UserText("Greet."), UserText("Look.")
+GREET, LOOK, MET = UserText("Greet."), UserText("Look."), UserText("You have greeted.")
 looked: list[str] = []
 
 with registries():
@@ -36,20 +38,18 @@ with registries():
 
 
 class Forgetting(AgentPolicy):
-    """Sends nothing any more of what was said before the second response."""
+    """Sends a few words in the place of what was said before the second response."""
 
     def __init__(self, ctx: RunContext, conversation: AgentConversation, task: Task) -> None:
         super().__init__(ctx, conversation, task)
-        self._open = lambda since: conversation.open(
-            task.model, task.system, task.functions, task.settings, since
-        )
+        self._begin = conversation.begin
 
     def answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
         return super().answer(response) if response.step > 1 else (None, [LOOK])
 
     async def follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
         if response.step == 2:
-            self._open(2)
+            self._begin(Epoch(why="it forgets", since=2, head=(MET.text,), bare=2))
         return await super().follow(response)
 
 
@@ -114,8 +114,9 @@ def test_a_run_that_leaves_out_what_was_said_first_is_resumed_forked_and_replaye
     first, second, third, resumed, bo, early, last = sent
     assert first == [GREET]
     assert second[0] == early[0] == GREET
-    assert [request[0] for request in (third, resumed, bo, last)] == [LOOK] * 4
+    head = [MET, ModelText("Understood.")]
+    assert [request[:3] for request in (third, resumed, bo, last)] == [[*head, LOOK]] * 4
     assert resumed[: len(third)] == bo[: len(third)] == third
-    assert resumed == said[2:-1]
+    assert resumed == [*head, *said[2:-1]]
     for tree in store.trees():
         replay([forgetful], store, tree.id).check()

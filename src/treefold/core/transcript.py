@@ -12,7 +12,7 @@ from msgspec import field
 from treefold.core.fact import HIDDEN, UNCOMPARED, Fact
 
 
-class UserText(Fact, frozen=True, tag=True):
+class UserText(Fact, frozen=True, tag=True, repr_omit_defaults=True):
     """Text of a person or a prompt.
 
     Attributes:
