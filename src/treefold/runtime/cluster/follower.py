@@ -149,11 +149,20 @@ class Follower:
             if id not in self._trees:
                 self._trees[id] = _FollowedTree(self._store, id)
             self._trees[id].add(replica)
+            for node in replica.nodes.values():
+                self._engine.registry.follow(node)
 
-    def followed(self, id: int) -> CallNode | None:
-        """Return the followed node with this id, if it is a topmost one."""
-        replica = self._replicas.get(id)
-        return None if replica is None else replica.root
+    def knows(self, tree: int, place: int) -> bool:
+        """Whether all nodes that follow calls in a tree know its entries up to *place*."""
+        return tree not in self._trees or self._trees[tree].place >= place
+
+    async def catch_up(self, tree: int, place: int) -> None:
+        """Have the nodes that follow calls in a tree know its entries up to *place*.
+
+        They do not if the store cannot be read now.
+        """
+        if not self.knows(tree, place):
+            await self._update(tree)
 
     def forget(self, root: CallNode) -> None:
         """Do not follow *root* any more."""

@@ -17,7 +17,6 @@ from treefold.core.commands import AnswerQuestion, CancelCall, PauseCall, Resume
 from treefold.core.errors import ClosedError, FencedError, InvalidValueError, StoreError
 from treefold.core.events import Event, StopCause
 from treefold.core.question import Question, QuestionKind
-from treefold.core.states import NodeState
 from treefold.core.store import Message, Store
 from treefold.core.work_engine import Taken
 from treefold.runtime.calls.node import CallNode
@@ -209,8 +208,6 @@ class Runs:
         if is_remote(ownership):
             root = self._engine.load_call(ownership.tree, ownership.node, read.events, journal)
         else:
-            if (replica := self._engine.loaded(ownership.tree)) is not None:
-                self._registry.forget(replica)
             root = self._engine.load(ownership.tree, read.events)
         self._remote_calls.follow_loaded(root, journal)
         self._host.commands.forget(ownership.node)
@@ -308,10 +305,9 @@ class Runs:
         If another worker has begun it, what that one has written has to be read first, and the
         questions that are open.
         """
-        node = self._engine.loaded(ownership.node) if is_remote(ownership) else None
-        is_new = node is not None and node.state is NodeState.Waiting and not ownership.written
-        if node is None or not is_new or not self._remote_calls.run_here(node):
+        if ownership.written or (node := self._remote_calls.run_here(ownership.node)) is None:
             return None
+        self._registry.add(node)
         journal = node.tree.journal
         assert isinstance(journal, DriveJournal)  # as in every shared store
         self._source.own_in_place(node.id, journal)
@@ -411,8 +407,12 @@ class Runs:
             # The runtime is being closed, and has cancelled the call without recording that. Its
             # tree is released when this worker leaves, for others to resume.
             return True
+        # The nodes that follow it are found from then on: no view goes back in time.
+        await self._host.follower.catch_up(root.tree.id, journal.drive.place)
         # From here to the closing of the journal nothing is awaited.
         if self._is_executing(run) or not run.is_idle or not journal.is_saved:
+            return False
+        if not self._host.follower.knows(root.tree.id, journal.drive.place):
             return False
         if not root.has_ended and self._why_kept(run) is not None:
             return False
@@ -480,11 +480,6 @@ class Runs:
         if root.parent is None:
             self._engine.keys.forget(root)
         self._registry.forget(root)
-        replica = self._host.follower.followed(root.tree.id)
-        # It was submitted here, or looked at: from here on it is found as the one that follows. If
-        # that does not know of its end yet, it is read from the store: no view goes back in time.
-        if replica is not None and (replica.has_ended or not root.has_ended):
-            self._registry.add_missing(subtree(replica))
         root.tree.wake()
         if not root.has_ended:
             root.cancel_on_loop("it is run elsewhere")
@@ -544,6 +539,7 @@ class Runs:
         """Give a tree up, so that another worker continues it at once."""
         with suppress(FencedError):
             await run.journal.saved(run.root)
+        await self._host.follower.catch_up(run.root.tree.id, run.journal.drive.place)
         # From here to the closing of the journal nothing is awaited.
         if run.is_leaving or run.root.has_ended or self._is_executing(run):
             return
