@@ -171,6 +171,28 @@ def adopted(
         yield near, node, near.runtime.get_subtree(call)[0]
 
 
+def test_a_call_that_needs_a_moment_to_stop_is_handed_over_by_a_program_that_works_no_more(
+    workers: Workers,
+):
+    begun = threading.Event()
+
+    async def wait(ctx: RunContext, n: int) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.5)
+
+    function = CodeFunction(name="wait", callable=wait, repeatable=True)
+    with program(workers, function) as near:
+        near.runtime.invoke(function, {"n": 1}, queue="near")
+        assert begun.wait(PATIENCE)
+        near.stop_working()
+        begun.clear()
+        workers(function, worker=serving("near"))
+        assert begun.wait(PATIENCE)
+
+
 either_first = pytest.mark.parametrize("is_call_first", [True, False])
 
 

@@ -551,11 +551,6 @@ class Engine:
         """Return the node with this id if it is in memory, otherwise None."""
         return self.registry.get(id)
 
-    def note_finished(self, node: CallNode) -> None:
-        """Note that a call has ended which another process ran: its tree can be read again."""
-        if node.parent is None:
-            self.registry.drop(node)
-
     def load(self, id: int, events: list[Event] | None = None) -> CallNode:
         """Return the top-level node of the tree with this id, made of *events* if given.
 

@@ -162,21 +162,22 @@ class TreeRegistry:
                 report_if_unseen(root)
                 _report_if_abandoned(root)
             self.forget(root)
-        elif root.tree.journal is not None:
+        elif (journal := root.tree.journal) is not None and not journal.is_closed:
             self.drop(root)
 
     def drop(self, root: CallNode) -> None:
-        """Drop a finished tree from memory, if it can be read again."""
-        journal = root.tree.journal
+        """Drop a finished tree from memory, which can be read again from its journal."""
         # The objects in its bags live until the tree is deleted.
-        if root in self._open or root.tree.has_bags or journal is None or journal.is_closed:
+        if root in self._open or root.tree.has_bags:
             return
         if root not in {self._nodes.get(root.id), self._following.get(root.id)}:
             return
         self.forget(root)
         for node in [root] if root.child_calls is None else subtree(root):
             self._dropped[node.id] = node
-        if root.state is NodeState.Error and not root.asked_for:
+        # If the program has another node of this call, that one says so.
+        is_held = root.id in self._following
+        if root.state is NodeState.Error and not root.asked_for and not is_held:
             root.tree.part(UnseenFailure).root = root
             self._unseen.add(root)
         if (recorded := self._recorded()) - self._collected > _COLLECT_AFTER and gc.isenabled():

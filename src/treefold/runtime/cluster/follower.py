@@ -256,7 +256,8 @@ class Follower:
             self._engine.follow(root.tree, replica.nodes, new, replica.goes_on)
             if root.has_ended:
                 self.forget(root)
-                self._engine.note_finished(root)
+                if root.parent is None:
+                    self._engine.registry.drop(root)
 
     async def _update(self, id: int) -> None:
         """Read the new events of a tree, and apply them to the nodes of its replicas."""

@@ -209,6 +209,16 @@ class Runs:
             root = self._engine.load_call(ownership.tree, ownership.node, read.events, journal)
         else:
             root = self._engine.load(ownership.tree, read.events)
+        try:
+            return await self._begin(root, read, ownership)
+        except BaseException:
+            # It would be found, though nothing runs it.
+            await self._unload(journal, root)
+            raise
+
+    async def _begin(self, root: CallNode, read: _Read, ownership: Ownership) -> Run | Taken:
+        """Resume a tree that was loaded, or give it up because this process cannot run it."""
+        journal = read.journal
         self._remote_calls.follow_loaded(root, journal)
         self._host.commands.forget(ownership.node)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
@@ -511,6 +521,9 @@ class Runs:
             async with asyncio.timeout(seconds + GRACE):
                 for run in everything:
                     await run.over.wait()
+                # They are released after that.
+                for task in leaving:
+                    await asyncio.wait([task])
         except TimeoutError:
             log.warning("the store does not answer: others take these trees over later")
         finally:

@@ -312,6 +312,7 @@ class Worker(Recovery):  # noqa: PLR0904 - a backend, and what others see of it
 
     def found(self, root: CallNode, place: int) -> None:
         self.follower.follow(root, after=place)
+        root.asked_for = True  # by who has submitted it
 
     def note_end(self, node: CallNode) -> None:
         # A remote call that runs here apart from its caller has two nodes: one that runs, and one
