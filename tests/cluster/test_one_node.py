@@ -1,8 +1,9 @@
 """A program holds one node of a call, whichever process runs the call just now."""
 
 import asyncio
+import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,6 @@ import pytest
 
 from cluster.conftest import Workers
 from cluster.counting_store import DeafStore
-from cluster.quick import QUICK
 from cluster.serving import Serving
 from cluster.test_remote_calls import Gate, Withholding, calling, drives, remote, serving
 from cluster.test_shared_runtime import ADD, PATIENCE, eventually
@@ -23,10 +23,12 @@ from treefold import (
     NodeView,
     RunContext,
     Runtime,
+    WorkerSettings,
     attach,
 )
 from treefold.engines import InProcess, WorkEngine
 from treefold.errors import CancellationException
+from treefold.stores.postgres import PostgresStore
 
 
 async def steps(ctx: RunContext, n: int) -> int:
@@ -38,6 +40,11 @@ async def steps(ctx: RunContext, n: int) -> int:
 
 
 STEPS = CodeFunction(callable=steps, uses=[ADD], repeatable=True)
+
+
+BOTH = serving("near", "far")
+# Nothing is read now and then.
+UNHURRIED = replace(BOTH, poll=3600.0)
 
 
 class Program(Serving):
@@ -55,11 +62,16 @@ class Program(Serving):
 
 @contextmanager
 def program(
-    workers: Workers, *functions: CodeFunction, engine: WorkEngine | None = None, **options: Any
-) -> Iterator[Program]:
+    workers: Workers,
+    *functions: CodeFunction,
+    engine: WorkEngine | None = None,
+    store: PostgresStore | None = None,
+    worker: WorkerSettings = BOTH,
+) -> Generator[Program]:
     """Run a program that submits what its own worker part may take."""
-    options = {"store": workers.url, "worker": serving("near", "far"), **options}
-    running = Program(Runtime(functions, engine=engine or InProcess(), **options))
+    running = Program(
+        Runtime(functions, store=store or workers.url, engine=engine or InProcess(), worker=worker)
+    )
     try:
         yield running
     finally:
@@ -67,7 +79,7 @@ def program(
 
 
 @contextmanager
-def waiting(node: Node) -> Iterator[Callable[[], list[Any]]]:
+def waiting(node: Node) -> Generator[Callable[[], list[Any]]]:
     """Wait for the end of a call in two ways; what is given returns their results."""
 
     async def awaited() -> Any:
@@ -147,7 +159,7 @@ def test_a_call_is_cancelled_through_its_node_wherever_it_runs(workers: Workers,
 @contextmanager
 def adopted(
     workers: Workers, gate: Gate, *, is_call_first: bool, **options: Any
-) -> Iterator[tuple[Program, Node, Node]]:
+) -> Generator[tuple[Program, Node, Node]]:
     """Have a program take a tree that it has submitted, and apart from it a remote call in it.
 
     Yields:
@@ -225,6 +237,31 @@ def test_a_remote_call_that_was_adopted_apart_from_its_caller_is_cancelled(
         eventually(lambda: drives(near.runtime) == [0], "the release")
 
 
+def test_a_program_that_was_told_of_a_failure_is_not_warned_though_its_worker_part_ran_it(
+    workers: Workers, caplog: pytest.LogCaptureFixture
+):
+    async def fail(ctx: RunContext) -> None:
+        raise ValueError("it failed")
+
+    failing = CodeFunction(callable=fail)
+    with program(workers, failing) as near:
+        node = near.runtime.invoke(failing, queue="near")
+        with pytest.raises(ValueError, match="it failed"):
+            node.result(PATIENCE)
+        eventually(lambda: drives(near.runtime) == [0], "the release")
+    gc.collect()
+    assert "nobody asked" not in caplog.text
+
+
+def test_a_finished_tree_that_a_program_looks_at_does_not_stay_in_memory(workers: Workers):
+    id = workers(ADD).invoke(ADD, {"a": 1, "b": 2}).id
+    looking = workers(ADD)
+    eventually(lambda: looking.get_view(id).outputs == 3)
+    looking.get_view(id)
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, Node) and one.id == id]
+
+
 class Looking:
     """Looks at a call again and again, in a thread, until it is closed."""
 
@@ -257,15 +294,11 @@ def never_goes_back(views: list[NodeView]) -> bool:
     return [known(view) for view in views] == sorted(known(view) for view in views)
 
 
-# Nothing is read now and then, and of nothing is heard.
-DEAF = {"worker": replace(QUICK, queues=["near", "far"], poll=3600.0)}
-
-
 def test_the_views_of_a_call_never_go_back_though_it_is_given_up_and_taken_again(
     workers: Workers,
 ):
     store = DeafStore(workers.url)
-    with program(workers, STEPS, store=store, **DEAF) as near:
+    with program(workers, STEPS, store=store, worker=UNHURRIED) as near:
         node = near.runtime.invoke(STEPS, {"n": 3}, queue="near")
         with Looking(near.runtime, node.id) as views:
             for number in range(3):
@@ -282,7 +315,7 @@ def test_the_views_of_a_remote_call_never_go_back_though_it_was_adopted_apart(
     workers: Workers, *, is_call_first: bool
 ):
     gate, store = Gate(), DeafStore(workers.url)
-    with adopted(workers, gate, is_call_first=is_call_first, store=store, **DEAF) as (
+    with adopted(workers, gate, is_call_first=is_call_first, store=store, worker=UNHURRIED) as (
         near,
         node,
         call,

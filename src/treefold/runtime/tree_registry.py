@@ -168,9 +168,7 @@ class TreeRegistry:
     def drop(self, root: CallNode) -> None:
         """Drop a finished tree from memory, which can be read again from its journal."""
         # The objects in its bags live until the tree is deleted.
-        if root in self._open or root.tree.has_bags:
-            return
-        if root not in {self._nodes.get(root.id), self._following.get(root.id)}:
+        if root.tree.has_bags:
             return
         self.forget(root)
         for node in [root] if root.child_calls is None else subtree(root):

@@ -14,6 +14,7 @@ from treefold.core.store import Store
 from treefold.runtime.calls.cancellable_node import RemoteCancel
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
+from treefold.runtime.durable.drive import Drive
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.engine import Engine
@@ -152,17 +153,16 @@ class Follower:
             for node in replica.nodes.values():
                 self._engine.registry.follow(node)
 
-    def knows(self, tree: int, place: int) -> bool:
-        """Whether all nodes that follow calls in a tree know its entries up to *place*."""
-        return tree not in self._trees or self._trees[tree].place >= place
-
-    async def catch_up(self, tree: int, place: int) -> None:
-        """Have the nodes that follow calls in a tree know its entries up to *place*.
+    async def catch_up(self, tree: int, drive: Drive) -> bool:
+        """Have the nodes that follow calls in a tree know what was written of a *drive* in it.
 
         They do not if the store cannot be read now.
         """
-        if not self.knows(tree, place):
+        if (followed := self._trees.get(tree)) is None:
+            return True
+        if followed.place < drive.place:
             await self._update(tree)
+        return not followed.is_followed or followed.place >= drive.place
 
     def forget(self, root: CallNode) -> None:
         """Do not follow *root* any more."""

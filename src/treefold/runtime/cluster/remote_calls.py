@@ -19,7 +19,7 @@ from treefold.runtime.calls.cancellable_node import RemoteCancel
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.stage import Stage
 from treefold.runtime.calls.task import run_call
-from treefold.runtime.calls.walk import subtree, upwards
+from treefold.runtime.calls.walk import upwards
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.limits.leases import give_up_lease
@@ -154,11 +154,6 @@ class RemoteCalls:
                 if self._is_elsewhere(child):
                     read = journal.drive.read
                     self._follower.follow(child, after=read, goes_on=self._goes_on)
-
-    def forget_loaded(self, root: CallNode) -> None:
-        """Do not follow the remote calls in a tree any more that is given up."""
-        for node in subtree(root):
-            self._follower.forget(node)
 
     def run_with(self, root: CallNode) -> list[CallNode]:
         """Return *root* and the calls below it that the same process runs with it."""

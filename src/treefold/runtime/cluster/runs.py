@@ -418,11 +418,10 @@ class Runs:
             # tree is released when this worker leaves, for others to resume.
             return True
         # The nodes that follow it are found from then on: no view goes back in time.
-        await self._host.follower.catch_up(root.tree.id, journal.drive.place)
+        if not await self._host.follower.catch_up(root.tree.id, journal.drive):
+            return False
         # From here to the closing of the journal nothing is awaited.
         if self._is_executing(run) or not run.is_idle or not journal.is_saved:
-            return False
-        if not self._host.follower.knows(root.tree.id, journal.drive.place):
             return False
         if not root.has_ended and self._why_kept(run) is not None:
             return False
@@ -494,7 +493,8 @@ class Runs:
         if not root.has_ended:
             root.cancel_on_loop("it is run elsewhere")
             await root.ended()
-        self._remote_calls.forget_loaded(root)
+        for node in subtree(root):
+            self._host.follower.forget(node)
         self._recovery.forget(root, own)
         # Nothing else would close them: the tree is not in memory any more.
         self._registry.close_bags(root)
@@ -552,7 +552,7 @@ class Runs:
         """Give a tree up, so that another worker continues it at once."""
         with suppress(FencedError):
             await run.journal.saved(run.root)
-        await self._host.follower.catch_up(run.root.tree.id, run.journal.drive.place)
+        await self._host.follower.catch_up(run.root.tree.id, run.journal.drive)
         # From here to the closing of the journal nothing is awaited.
         if run.is_leaving or run.root.has_ended or self._is_executing(run):
             return
