@@ -108,9 +108,11 @@ def assert_cancelled(node: Node, runtime: Runtime, url: str) -> None:
         node.result(PATIENCE)
     assert node.state is NodeState.Canceled
     with attach(url) as observer:
-        for view in runtime.get_view(node.id), observer.get_view(node.id):
-            open_ones = [one for one in view.children if not one.state.final]
-            assert (view.state, open_ones) == (NodeState.Canceled, [])
+        view = observer.get_view(node.id)
+        assert view.state is NodeState.Canceled
+        assert all(one.state.final for one in view.children)
+    # The process that runs a call may hear of its own write a moment later than who follows it.
+    eventually(lambda: runtime.get_view(node.id).state is NodeState.Canceled)
 
 
 def test_a_program_hears_of_a_call_that_its_worker_part_has_parked_and_another_worker_ends(

@@ -552,7 +552,9 @@ class Runs:
         """Give a tree up, so that another worker continues it at once."""
         with suppress(FencedError):
             await run.journal.saved(run.root)
-        await self._host.follower.catch_up(run.root.tree.id, run.journal.drive)
+            await self._host.follower.catch_up(run.root.tree.id, run.journal.drive)
+            # One that is never quiet must not have to be so for that long.
+            await run.journal.saved(run.root)
         # From here to the closing of the journal nothing is awaited.
         if run.is_leaving or run.root.has_ended or self._is_executing(run):
             return
