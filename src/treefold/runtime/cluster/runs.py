@@ -45,6 +45,7 @@ from treefold.runtime.trees.run_log import name_of
 log = logging.getLogger(__name__)
 
 GRACE: Final = 5.0  # seconds for the last round trips to the store and the engine
+_SOON: Final = 0.05  # seconds until what keeps a tree here for a moment is over
 _ELSEWHERE: Final = "it is run elsewhere"
 
 
@@ -429,10 +430,10 @@ class Runs:
             # tree is released when this worker leaves, for others to resume.
             return True
         # The nodes that follow it are found from then on: no view goes back in time.
-        if not await self._host.follower.catch_up(root.tree.id, journal.drive):
-            return False
+        is_known = await self._host.follower.catch_up(root.tree.id, journal.drive)
         # From here to the closing of the journal nothing is awaited.
-        if self._is_executing(run) or not run.is_idle or not journal.is_saved:
+        if not is_known or self._is_executing(run) or not run.is_idle or not journal.is_saved:
+            self._look_again(root)
             return False
         if not root.has_ended and self._why_kept(run) is not None:
             return False
@@ -448,9 +449,12 @@ class Runs:
         )
         is_parked = await insist(release)
         if not is_parked and journal.reopen():
-            # A message has arrived, and is executed here; or a remote call has ended.
+            # A message has arrived, and is executed here; or one was executed, and is not deleted
+            # yet; or a remote call has ended.
             run.is_leaving = False
             self._host.commands.wake()
+            self._host.follower.hear([root.tree.id])
+            self._look_again(root)
             return False
         await self._unload(run.journal, run.root)
         if not has_ended:
@@ -459,6 +463,10 @@ class Runs:
             await insist(partial(self._drives.release, ownership, parked=False))
             self._dispatcher.sweep_soon()
         return True
+
+    def _look_again(self, root: CallNode) -> None:
+        """See soon whether a tree can be given up: what keeps it may end without an event."""
+        root.loop_handle.loop.call_later(_SOON, root.tree.wake)
 
     def _why_kept(self, run: Run) -> str | None:
         """Return why a parked tree has to stay in this process, or None."""
@@ -534,8 +542,7 @@ class Runs:
         everything = tuple(self._runs.values())
         # Calls that run as part of their tree are given up with it.
         runs = [run for run in everything if run.journal.drive.node == run.node]
-        for run in runs:
-            self._host.spawn(self._leave(run), f"release of {run.node}")
+        leaving = [self._host.spawn(self._leave(run), f"release of {run.node}") for run in runs]
         try:
             async with asyncio.timeout(seconds + GRACE):
                 for run in everything:
