@@ -519,7 +519,8 @@ class Engine:
                     events, place = self._loader.read(tree)
                     # A finished tree stays in memory only while its nodes are held.
                     root = loop_handle.run_sync(self._load_found, tree, events, place)
-                found = root if root.id == node else self.registry.get(node)
+                # Of the trees that follow a call, the registry may have had another one.
+                found = next((one for one in subtree(root) if one.id == node), None)
         if found is None:
             raise UnknownNodeError(f"this runtime has no node:{node!r}; it may have been deleted")
         return found
@@ -550,23 +551,17 @@ class Engine:
         """Return the node with this id if it is in memory, otherwise None."""
         return self.registry.get(id)
 
-    def note_finished(self, node: CallNode) -> None:
-        """Note that a call has ended which another process ran: its tree can be read again."""
-        if node.parent is None:
-            self.registry.drop(node)
-
     def load(self, id: int, events: list[Event] | None = None) -> CallNode:
-        """Return the top-level node of the tree with this id, loading the tree if need be.
+        """Return the top-level node of the tree with this id, made of *events* if given.
 
         Raises:
             StoreError: it cannot be read.
         """
-        if (known := self.registry.get(id)) is not None:
-            return known
         assert self._loader is not None  # there are no other trees without a store
         with gc_disabled():
             nodes = self._nodes_of(self._loader.load(id, events))
-        self.registry.add_missing(nodes.values())
+        for node in nodes.values():
+            self.registry.add(node)
         if nodes[id].has_ended:
             self.registry.drop(nodes[id])
         return nodes[id]
@@ -640,9 +635,7 @@ class Engine:
                     node = self._node(record, request, self._loop_handle(), tree, above)
                     node.remote_cancel = None if above is None else above.remote_cancel
                     nodes[node.id] = node
-                    # A tree that this process has taken over is found as the one that it runs.
-                    if above is not None and self.registry.get(above.id) is above:
-                        self.registry.add(node)
+                    self.registry.follow(node)
             elif node is not None:
                 event = self._loader.restored_event(event, node.function.name)
                 tree.show(event)

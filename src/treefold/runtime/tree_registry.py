@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 from weakref import WeakSet, WeakValueDictionary
@@ -43,7 +43,8 @@ class TreeRegistry:
 
     A finished tree in a journal is dropped: it is read again on demand, and as long as the
     program uses one of its nodes, they are found as the same ones. Without a journal, finished
-    trees stay until they are deleted, or are dropped at once if not *keeps_finished*. Nodes may be
+    trees stay until they are deleted, or are dropped at once if not *keeps_finished*. A node that
+    follows a call is found as long as this process does not run the call itself. Nodes may be
     added and found from any thread; trees end and are deleted on the runtime's loop.
     """
 
@@ -52,6 +53,7 @@ class TreeRegistry:
         self._nodes: dict[int, CallNode] = {}
         self._roots: dict[int, CallNode] = {}
         self._open: set[CallNode] = set()  # top-level and remote calls that have not ended
+        self._following: dict[int, CallNode] = {}  # nodes of calls that run elsewhere
         # The nodes of dropped trees that the program still uses.
         self._dropped: WeakValueDictionary[int, CallNode] = WeakValueDictionary()
         self._unseen: WeakSet[CallNode] = WeakSet()  # failed, perhaps not reported yet
@@ -65,19 +67,16 @@ class TreeRegistry:
         return list(self._roots.values())
 
     def add(self, node: CallNode) -> None:
-        """Add a node, which need not run."""
-        self._nodes[node.id] = node
+        """Add a node, which need not run, unless a node of this call runs already."""
+        self._nodes.setdefault(node.id, node)
         if node.parent is None:
             self._roots[node.id] = node
 
-    def add_missing(self, nodes: Iterable[CallNode]) -> None:
-        """Add those of *nodes* whose id is not found.
-
-        A remote call that this process runs, apart from its caller, is found as the node that runs.
-        """
-        for node in nodes:
-            if node.id not in self._nodes:
-                self.add(node)
+    def follow(self, node: CallNode) -> None:
+        """Note that a node follows a call: it is found while no other of the call is."""
+        if self._nodes.get(node.id) is node:
+            del self._nodes[node.id]
+        self._following[node.id] = node
 
     def expect(self, root: CallNode) -> None:
         """Add a top-level node, and count it among the open ones until it ends."""
@@ -92,7 +91,7 @@ class TreeRegistry:
 
     def get(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory, otherwise None."""
-        return self._nodes.get(id) or self._dropped.get(id)
+        return self._nodes.get(id) or self._dropped.get(id) or self._following.get(id)
 
     def check_over(self, root: CallNode) -> None:
         """Raise UsageError unless *root* is a top-level call that has ended."""
@@ -163,22 +162,21 @@ class TreeRegistry:
                 report_if_unseen(root)
                 _report_if_abandoned(root)
             self.forget(root)
-        elif root.tree.journal is not None:
+        elif (journal := root.tree.journal) is not None and not journal.is_closed:
             self.drop(root)
 
     def drop(self, root: CallNode) -> None:
-        """Drop a finished tree from memory, if it can be read again."""
-        journal = root.tree.journal
+        """Drop a finished tree from memory, which can be read again from its journal."""
         # The objects in its bags live until the tree is deleted.
-        if root in self._open or root.tree.has_bags or journal is None or journal.is_closed:
-            return
-        if self._roots.get(root.id) is not root:
+        if root.tree.has_bags:
             return
         # Before they are forgotten: another thread finds them at any moment.
         for node in [root] if root.child_calls is None else subtree(root):
             self._dropped[node.id] = node
         self.forget(root)
-        if root.state is NodeState.Error and not root.asked_for:
+        # If the program has another node of this call, that one says so.
+        is_held = root.id in self._following
+        if root.state is NodeState.Error and not root.asked_for and not is_held:
             root.tree.part(UnseenFailure).root = root
             self._unseen.add(root)
         if (recorded := self._recorded()) - self._collected > _COLLECT_AFTER and gc.isenabled():
@@ -191,16 +189,13 @@ class TreeRegistry:
         if self._roots.get(root.id) is root:
             del self._roots[root.id]
         for node in [root] if root.child_calls is None else subtree(root):
-            # It is in one of them; looking into the other is slow.
+            # It is in one of them; looking into the last is slow.
             if self._nodes.get(node.id) is node:
                 del self._nodes[node.id]
+            elif self._following.get(node.id) is node:
+                del self._following[node.id]
             elif self._dropped.get(node.id) is node:
                 del self._dropped[node.id]
-        above = None if root.parent is None else self._nodes.get(root.parent.id)
-        # The tree of the caller may be here as well, with nodes that follow the call.
-        for follower in () if above is None else above.children:
-            if follower.id == root.id and follower is not root:
-                self.add_missing(subtree(follower))
 
     def close_bags(self, root: CallNode) -> "asyncio.Task[None] | None":
         """Start the task that closes the bags of a tree; None if it has no bags.

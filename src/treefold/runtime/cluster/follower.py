@@ -14,6 +14,7 @@ from treefold.core.store import Store
 from treefold.runtime.calls.cancellable_node import RemoteCancel
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
+from treefold.runtime.durable.drive import Drive
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.engine import Engine
@@ -165,11 +166,19 @@ class Follower:
             if id not in self._trees:
                 self._trees[id] = _FollowedTree(self._store, id)
             self._trees[id].add(replica)
+            for node in replica.nodes.values():
+                self._engine.registry.follow(node)
 
-    def followed(self, id: int) -> CallNode | None:
-        """Return the followed node with this id, if it is a topmost one."""
-        replica = self._replicas.get(id)
-        return None if replica is None else replica.root
+    async def catch_up(self, tree: int, drive: Drive) -> bool:
+        """Have the nodes that follow calls in a tree know what was written of a *drive* in it.
+
+        They do not if the store cannot be read now.
+        """
+        if (followed := self._trees.get(tree)) is None:
+            return True
+        if followed.place < drive.place:
+            await self._update(tree)
+        return not followed.is_followed or followed.place >= drive.place
 
     def forget(self, root: CallNode) -> None:
         """Do not follow *root* any more."""
@@ -279,7 +288,8 @@ class Follower:
             self._engine.follow(root.tree, replica.nodes, new, replica.goes_on)
             if root.has_ended:
                 self.forget(root)
-                self._engine.note_finished(root)
+                if root.parent is None:
+                    self._engine.registry.drop(root)
 
     async def _update(self, id: int) -> None:
         """Read the new events of a tree, and apply them to the nodes of its replicas."""

@@ -12,13 +12,14 @@ from treefold.core.decisions import Rules
 from treefold.core.errors import FencedError, InvalidValueError, UsageError
 from treefold.core.events import CallEnded, StopCause
 from treefold.core.function import RunContext
+from treefold.core.states import NodeState
 from treefold.core.value_codec import has_unserializable
 from treefold.core.work_engine import Ticket
 from treefold.runtime.calls.cancellable_node import RemoteCancel
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.stage import Stage
 from treefold.runtime.calls.task import run_call
-from treefold.runtime.calls.walk import subtree, upwards
+from treefold.runtime.calls.walk import upwards
 from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.limits.leases import give_up_lease
@@ -52,7 +53,7 @@ class RemoteCalls:
         self._abandoned: set[int] = set()  # calls that their callers in this process await no more
         self._cancel = cancel
         # The calls that are waited for here; the future is done when one is to run here.
-        self.waiting: dict[int, asyncio.Future[None]] = {}
+        self.waiting: dict[int, tuple[CallNode, asyncio.Future[None]]] = {}
 
     def place(self, id: int, request: CallRequest, parent: CallNode) -> str:
         """Prepare the call with this id for its queue, and return that; "" if it runs here."""
@@ -88,7 +89,7 @@ class RemoteCalls:
         self._follower.follow(node, after=after, goes_on=self._goes_on)
         # Two workers that wait for calls of each other would have no lease left to run them with.
         give_up_lease(node)
-        self.waiting[node.id] = node.loop_handle.loop.create_future()
+        self.waiting[node.id] = node, node.loop_handle.loop.create_future()
         node.context = context
         node.advance(Stage.Scheduled)
         loop, name = node.loop_handle.loop, node.record.requested.function
@@ -96,7 +97,7 @@ class RemoteCalls:
         node.task.add_done_callback(partial(self._stop_waiting, node))
 
     async def _wait(self, node: CallNode, context: RunContext) -> None:
-        here, journal = self.waiting[node.id], node.tree.journal
+        (_, here), journal = self.waiting[node.id], node.tree.journal
         assert journal is not None  # it is in the store
         is_submitted = False
         while not node.has_ended and not here.done():
@@ -155,11 +156,6 @@ class RemoteCalls:
                     read = journal.drive.read
                     self._follower.follow(child, after=read, goes_on=self._goes_on)
 
-    def forget_loaded(self, root: CallNode) -> None:
-        """Do not follow the remote calls in a tree any more that is given up."""
-        for node in subtree(root):
-            self._follower.forget(node)
-
     def run_with(self, root: CallNode) -> list[CallNode]:
         """Return *root* and the calls below it that the same process runs with it."""
         found, left = list[CallNode](), [root]
@@ -170,18 +166,18 @@ class RemoteCalls:
         return found
 
     def _is_elsewhere(self, node: CallNode) -> bool:
-        here = self.waiting.get(node.id)
+        _, here = self.waiting.get(node.id, (node, None))
         return bool(node.record.requested.queue) and (here is None or not here.done())
 
-    def run_here(self, node: CallNode) -> bool:
-        """Run a call here that a task waits for; False if no task does."""
-        here = self.waiting.get(node.id)
-        if here is None or here.done() or node.has_ended:
-            return False
+    def run_here(self, id: int) -> CallNode | None:
+        """Run a call here that a task waits for, and return it; None if no task does."""
+        node, here = self.waiting.get(id, (None, None))
+        if node is None or here is None or here.done() or node.state is not NodeState.Waiting:
+            return None
         self._follower.forget(node)
         node.request.gate = gate_while_paused(node, gate_after_crash(node, node.request.gate))
         here.set_result(None)
-        return True
+        return node
 
 
 async def _first(node: CallNode, here: "asyncio.Future[None]") -> None:

@@ -17,7 +17,6 @@ from treefold.core.commands import AnswerQuestion, CancelCall, PauseCall, Resume
 from treefold.core.errors import ClosedError, FencedError, InvalidValueError, StoreError
 from treefold.core.events import Event, StopCause
 from treefold.core.question import Question, QuestionKind
-from treefold.core.states import NodeState
 from treefold.core.store import Message, Store
 from treefold.core.work_engine import Taken
 from treefold.runtime.calls.node import CallNode
@@ -46,6 +45,7 @@ from treefold.runtime.trees.run_log import name_of
 log = logging.getLogger(__name__)
 
 GRACE: Final = 5.0  # seconds for the last round trips to the store and the engine
+_SOON: Final = 0.05  # seconds until what keeps a tree here for a moment is over
 _ELSEWHERE: Final = "it is run elsewhere"
 
 
@@ -218,9 +218,17 @@ class Runs:
         if is_remote(ownership):
             root = self._engine.load_call(ownership.tree, ownership.node, read.events, journal)
         else:
-            if (replica := self._engine.loaded(ownership.tree)) is not None:
-                self._registry.forget(replica)
             root = self._engine.load(ownership.tree, read.events)
+        try:
+            return await self._begin(root, read, ownership)
+        except BaseException:
+            # It would be found, though nothing runs it.
+            await self._unload(journal, root)
+            raise
+
+    async def _begin(self, root: CallNode, read: _Read, ownership: Ownership) -> Run | Taken:
+        """Resume a tree that was loaded, or give it up because this process cannot run it."""
+        journal = read.journal
         self._remote_calls.follow_loaded(root, journal)
         self._host.commands.forget(ownership.node)
         # A tree that was cancelled while it had no owner must not begin, nor wait for its function.
@@ -318,10 +326,9 @@ class Runs:
         If another worker has begun it, what that one has written has to be read first, and the
         questions that are open.
         """
-        node = self._engine.loaded(ownership.node) if is_remote(ownership) else None
-        is_new = node is not None and node.state is NodeState.Waiting and not ownership.written
-        if node is None or not is_new or not self._remote_calls.run_here(node):
+        if ownership.written or (node := self._remote_calls.run_here(ownership.node)) is None:
             return None
+        self._registry.add(node)
         journal = node.tree.journal
         assert isinstance(journal, DriveJournal)  # as in every shared store
         self._source.own_in_place(node.id, journal)
@@ -422,8 +429,11 @@ class Runs:
             # The runtime is being closed, and has cancelled the call without recording that. Its
             # tree is released when this worker leaves, for others to resume.
             return True
+        # The nodes that follow it are found from then on: no view goes back in time.
+        is_known = await self._host.follower.catch_up(root.tree.id, journal.drive)
         # From here to the closing of the journal nothing is awaited.
-        if self._is_executing(run) or not run.is_idle or not journal.is_saved:
+        if not is_known or self._is_executing(run) or not run.is_idle or not journal.is_saved:
+            self._look_again(root)
             return False
         if not root.has_ended and self._why_kept(run) is not None:
             return False
@@ -439,9 +449,12 @@ class Runs:
         )
         is_parked = await insist(release)
         if not is_parked and journal.reopen():
-            # A message has arrived, and is executed here; or a remote call has ended.
+            # A message has arrived, and is executed here; or one was executed, and is not deleted
+            # yet; or a remote call has ended.
             run.is_leaving = False
             self._host.commands.wake()
+            self._host.follower.hear([root.tree.id])
+            self._look_again(root)
             return False
         await self._unload(run.journal, run.root)
         if not has_ended:
@@ -450,6 +463,10 @@ class Runs:
             await insist(partial(self._drives.release, ownership, parked=False))
             self._dispatcher.sweep_soon()
         return True
+
+    def _look_again(self, root: CallNode) -> None:
+        """See soon whether a tree can be given up: what keeps it may end without an event."""
+        root.loop_handle.loop.call_later(_SOON, root.tree.wake)
 
     def _why_kept(self, run: Run) -> str | None:
         """Return why a parked tree has to stay in this process, or None."""
@@ -495,17 +512,13 @@ class Runs:
         if root.parent is None:
             self._engine.keys.forget(root)
         self._registry.forget(root)
-        replica = self._host.follower.followed(root.tree.id)
-        # It was submitted here, or looked at: from here on it is found as the one that follows. If
-        # that does not know of its end yet, it is read from the store: no view goes back in time.
-        if replica is not None and (replica.has_ended or not root.has_ended):
-            self._registry.add_missing(subtree(replica))
         root.tree.wake()
         if not root.has_ended:
             # Also if it is being cancelled: its end would not be recorded.
             root.cancel_on_loop(_ELSEWHERE, insist=True)
             await root.ended()
-        self._remote_calls.forget_loaded(root)
+        for node in subtree(root):
+            self._host.follower.forget(node)
         self._recovery.forget(root, own)
         # Nothing else would close them: the tree is not in memory any more.
         self._registry.close_bags(root)
@@ -529,12 +542,14 @@ class Runs:
         everything = tuple(self._runs.values())
         # Calls that run as part of their tree are given up with it.
         runs = [run for run in everything if run.journal.drive.node == run.node]
-        for run in runs:
-            self._host.spawn(self._leave(run), f"release of {run.node}")
+        leaving = [self._host.spawn(self._leave(run), f"release of {run.node}") for run in runs]
         try:
             async with asyncio.timeout(seconds + GRACE):
                 for run in everything:
                     await run.over.wait()
+                # They are released after that.
+                for task in leaving:
+                    await asyncio.wait([task])
         except TimeoutError:
             log.warning("the store does not answer: others take these trees over later")
 
@@ -596,6 +611,9 @@ class Runs:
     async def _hand_over(self, run: Run) -> None:
         """Give a tree up, so that another worker continues it at once."""
         with suppress(FencedError):
+            await run.journal.saved(run.root)
+            await self._host.follower.catch_up(run.root.tree.id, run.journal.drive)
+            # One that is never quiet must not have to be so for that long.
             await run.journal.saved(run.root)
         # From here to the closing of the journal nothing is awaited.
         if run.is_leaving or run.root.has_ended or self._is_executing(run):

@@ -321,11 +321,11 @@ class Worker(Recovery):  # noqa: PLR0904 - a backend, and what others see of it
 
     def found(self, root: CallNode, place: int) -> None:
         self.follower.follow(root, after=place)
+        root.asked_for = True  # by who has submitted it
 
     def note_end(self, node: CallNode) -> None:
-        # A remote call that runs here apart from its caller has two nodes: one that runs, and one
-        # in the tree of the caller that follows it.
-        if self._engine.loaded(node.id) in {node, None}:
+        # Otherwise it was given up, with its caller, and goes on in another process or in this one.
+        if node.has_recorded_end:
             self._board.forget_old(node.id)
 
     def resume_with(self, root: CallNode, request: CallRequest) -> None:
