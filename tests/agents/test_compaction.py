@@ -16,6 +16,7 @@ from treefold import (
     Node,
     RunContext,
     Runtime,
+    TokenUsage,
     ToolResult,
     ToolUse,
     UserText,
@@ -92,6 +93,10 @@ def test_a_long_run_is_summed_up_and_goes_on(tmp_path: Path):
         assert node.result(30) == "done"
         assert len(summaries(node)) == 2
         assert len(epochs(runtime, node)) == 2
+        begun = [epoch.bare for epoch in epochs(runtime, node)]
+        assert runtime.get_view(node.id).notices == tuple(
+            f"its requests begin anew after response {number}: compaction" for number in begun
+        )
     for request in model.requests:
         if "sum up" not in request.system:
             first = request.transcript[0]
@@ -223,3 +228,25 @@ def test_a_compaction_that_makes_no_sense_is_refused(given: dict[str, Any]):
         Compaction(**given)
     with pytest.raises(InvalidValueError, match="give 'auto', or Compaction"):
         agent(compaction="always")(lambda: "x")  # type: ignore[call-overload]
+
+
+def test_people_see_how_full_the_window_is():
+    seen: list[str] = []
+
+    def peek(ctx: RunContext) -> str:
+        seen.append(runtime.get_view(node.id).status)
+        return "a cup"
+
+    calls = [ToolUse("1", "peek"), ToolUse("2", "peek")]
+    usage = TokenUsage(input=2_400, output=80)
+    model = ScriptedModel(*calls, "done", usage=usage, context_window=WINDOW)
+
+    @agent(uses=[CodeFunction(name="peek", desc="Peek.", callable=peek)])
+    def search() -> str:
+        """Search."""
+        return TASK
+
+    with Runtime([search], models=model) as runtime:
+        node = runtime.invoke(search)
+        assert node.result(30) == "done"
+    assert seen == [f"waits for peek (call 1.{n}); 62 % of its window is full" for n in (1, 2)]

@@ -3,14 +3,16 @@
 from typing import Final
 
 from treefold.core.address import address
+from treefold.core.epoch import Epoch
 from treefold.core.fact import replace
 from treefold.core.phases import Phase, PhaseKind
 from treefold.core.question import Question
-from treefold.core.record import RUNS, CallRecord
+from treefold.core.record import RUNS, CallRecord, ConversationRecord
 from treefold.core.said import SaidMessage
 from treefold.core.usage import NO_COST, NO_USAGE
 from treefold.core.views import NodeView
 
+_NOTICEABLE: Final = 10  # percent of a window
 _LEAST: Final = 0.01  # seconds; a call that starts sooner was not queued
 
 
@@ -42,6 +44,8 @@ def _view_of(record: CallRecord) -> NodeView:
         changed = max(changed, view.update_seqnum)
         if status == RUNS and not view.state.final:
             status = f"waits for {view.fn} ({address(view.path)})"
+    if ended is None and talk.responses:
+        status += _fullness(talk)
     return NodeView(
         id=requested.node,
         path=record.path,
@@ -68,7 +72,7 @@ def _view_of(record: CallRecord) -> NodeView:
         status=f"held back: {record.held_back}" if record.held_back else status,
         held_back=record.held_back,
         inert=record.inert,
-        notices=tuple(record.notices),
+        notices=(*record.notices, *[_beginning(one) for one in talk.epochs if one.why]),
         questions=_questions_of(record),
         messages=_messages_of(record),
         started_at=record.started_at,
@@ -81,6 +85,17 @@ def _view_of(record: CallRecord) -> NodeView:
 def _questions_of(record: CallRecord) -> tuple[Question, ...]:
     """Return the open questions to people; a call that only sleeps has none."""
     return tuple(asked for asked in (record.questions or {}).values() if asked.asks_people)
+
+
+def _fullness(talk: ConversationRecord) -> str:
+    """Return how full the window of a conversation is, in words; "" if that does not matter yet."""
+    window = None if talk.opened is None else talk.opened.epoch.window
+    percent = 100 * talk.responses[-1].usage.total // window if window else 0
+    return f"; {percent} % of its window is full" if percent >= _NOTICEABLE else ""
+
+
+def _beginning(epoch: Epoch) -> str:
+    return f"its requests begin anew after response {epoch.bare}: {epoch.why}"
 
 
 def _messages_of(record: CallRecord) -> tuple[SaidMessage, ...]:
