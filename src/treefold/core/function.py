@@ -32,6 +32,7 @@ from treefold.core.agent_errors import AgentException
 from treefold.core.budget import Budget
 from treefold.core.display import Displayed
 from treefold.core.errors import DefinitionError, InvalidValueError
+from treefold.core.events import Event
 from treefold.core.frames import Frame
 from treefold.core.json_schema import without_defaults
 from treefold.core.parameter import JsonSchema
@@ -388,6 +389,45 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
         """
         deps = self._take_deps(kwargs)
         return _ambient().current_context().invoke(self, self.bind(args, kwargs), deps=deps)
+
+    async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Event, None]:
+        """Start a call as ``run`` does, and yield its events and those of all calls below it.
+
+        They are the events of ``Runtime.events``: text that arrives and the typed result so far
+        (``ResponseStreamed``), calls, questions; the last is the ``CallEnded`` of the call. If it
+        failed, its exception is raised after that. Leaving the iteration early cancels the call.
+
+        Raises:
+            UsageError: no event loop runs here.
+
+        Example:
+            >>> import asyncio
+            >>> from contextlib import aclosing
+            >>> from treefold import agent
+            >>> from treefold.events import CallEnded, ResponseStreamed
+            >>> from treefold.testing import ScriptedModel
+            >>> @agent(model=ScriptedModel("Good morning!"))
+            ... def greet() -> str:
+            ...     return "Greet me."
+            >>> async def main():
+            ...     async with aclosing(greet.stream()) as events:
+            ...         async for event in events:
+            ...             match event:
+            ...                 case ResponseStreamed(text=text):
+            ...                     print(text, end="|")
+            ...                 case CallEnded(outputs=outputs):
+            ...                     print("it said", outputs)
+            >>> asyncio.run(main())
+            Good |morning!|it said Good morning!
+        """
+        node = self.run(*args, **kwargs)
+        try:
+            async for event in _ambient().current_context().runtime.events(node):
+                yield event
+        finally:
+            if not node.state.final:
+                node.cancel("nobody reads its events any more")
+        await node
 
     @overload
     def run_sync(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
