@@ -134,7 +134,10 @@ class AgentPolicy:
             if not await self._compactor.after_overflow(failure, inputs):
                 return None
             return self._shortened(inputs)
-        if self._substitutes is None or not await self._substitutes.after_failure():
+        # Only the same protocol can continue a response that was paused, for which nothing is sent.
+        if not inputs or self._substitutes is None:
+            return None
+        if not await self._substitutes.after_failure():
             return None
         return inputs
 
