@@ -170,13 +170,15 @@ class TreeRegistry:
         # The objects in its bags live until the tree is deleted.
         if root.tree.has_bags:
             return
+        # The program may have another node of this call, which follows it, or did.
+        other = self._following.get(root.id) or self._dropped.get(root.id)
         # Before they are forgotten: another thread finds them at any moment.
         for node in [root] if root.child_calls is None else subtree(root):
             self._dropped[node.id] = node
         self.forget(root)
-        # If the program has another node of this call, that one says so.
-        is_held = root.id in self._following
-        if root.state is NodeState.Error and not root.asked_for and not is_held:
+        # That one says so.
+        is_told = other is not None and other is not root
+        if root.state is NodeState.Error and not root.asked_for and not is_told:
             root.tree.part(UnseenFailure).root = root
             self._unseen.add(root)
         if (recorded := self._recorded()) - self._collected > _COLLECT_AFTER and gc.isenabled():
