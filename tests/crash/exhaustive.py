@@ -31,7 +31,12 @@ from guards.table import Table, Tally, all_of_one_start
 WORKERS: Final = max(2, os.cpu_count() or 2)
 LIVES: Final = 400  # as many deaths as a tree may take at most
 TESTS: Final = Path(__file__).parent.parent
-JOURNALS: Final = ("journal/test_killed_continuations.py", "journal/test_durable_time.py")
+JOURNALS: Final = (
+    "journal/test_killed_continuations.py",
+    "journal/test_killed_compaction.py",
+    "journal/test_killed_messages.py",
+    "journal/test_durable_time.py",
+)
 LONGEST: Final = 3600.0  # seconds for these
 
 
