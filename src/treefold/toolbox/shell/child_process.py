@@ -9,7 +9,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from threading import Thread
 from typing import Final
 
 from treefold.toolbox.shell.pipe import InputPipe
@@ -77,8 +77,11 @@ class ChildProcess:
         if self.returncode is None:
             self._process.kill()
             # It ends within a millisecond, and the loop may not run again to notice that.
-            with suppress(subprocess.TimeoutExpired):
+            try:
                 self._process.wait(_REAP)
+            except subprocess.TimeoutExpired:
+                # On a busy machine it takes longer, which must not hold up the loop.
+                Thread(target=self._process.wait, name="treefold reaper", daemon=True).start()
         self.stdin.close()
 
     def _watch_exit(self) -> None:
