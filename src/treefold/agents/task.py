@@ -163,7 +163,7 @@ class AgentPolicy:
         settings = await conversation.with_caching(settings, model, functions)
         if self._exceeded is not None:
             settings = replace(settings, call_functions=False)
-        if any(one.name == READ_RESULT for one in self.functions):
+        if functions and any(one.name == READ_RESULT for one in self.functions):
             functions = self._with_read_result(functions)
         with provider_faults(self._ctx, model):
             conversation.open(model, self._task.system, functions, settings)

@@ -331,8 +331,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         window = window or model.context_window
         if last is None:
             return Epoch(window=window)
-        if (last.model, last.prefix) == (model.name, prefix) or not self.said:
+        if (last.model, last.prefix) == (model.name, prefix):
             return last.epoch
+        if not self.said:
+            return replace(last.epoch, window=window)
         if last.model != model.name:
             why = f"another model: {model.name}"
         else:
