@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from treefold import (
+    HOOK_POST_TOOL_USE,
     AgentFunction,
     CodeFunction,
     Compaction,
+    HookDecision,
     ModelProviderException,
     ModelText,
     Node,
+    PostToolUseEvent,
     RunContext,
     Runtime,
     ToolResult,
@@ -223,3 +226,86 @@ def test_a_compaction_that_makes_no_sense_is_refused(given: dict[str, Any]):
         Compaction(**given)
     with pytest.raises(InvalidValueError, match="give 'auto', or Compaction"):
         agent(compaction="always")(lambda: "x")  # type: ignore[call-overload]
+
+
+def test_what_a_hook_has_replaced_is_not_read_either():
+    async def hide(event: PostToolUseEvent) -> HookDecision | None:
+        hides = event.tool_name == "look"
+        return HookDecision(modified_result="it is hidden") if hides else None
+
+    def secret(ctx: RunContext) -> str:
+        return "the secret " * 5_000
+
+    tool: Any = CodeFunction(name="look", desc="Look.", callable=secret)
+    model = ScriptedModel(
+        ToolUse("1", "look"), ToolUse("2", "read_result", {"call": "1.1"}), "done"
+    )
+    search = searching([tool])
+    with Runtime([search], models=model, hooks={HOOK_POST_TOOL_USE: [hide]}) as runtime:
+        assert runtime.invoke(search).result(30) == "done"
+    assert "secret" not in str(model.requests[-1].transcript)
+    assert "it is hidden" in str(model.requests[-1].transcript[-1])
+
+
+def test_what_a_hook_has_replaced_is_not_told_when_room_is_made():
+    told = "hidden " * 700
+
+    async def hide(event: PostToolUseEvent) -> HookDecision:
+        return HookDecision(modified_result=told)
+
+    def secret(ctx: RunContext, place: int) -> str:
+        return "secret " * 700
+
+    tool: Any = CodeFunction(name="look", desc="Look.", callable=secret)
+    model, search = working(2, window=None, refuses=1_000), searching([tool])
+    with Runtime([search], models=model, hooks={HOOK_POST_TOOL_USE: [hide]}) as runtime:
+        assert runtime.invoke(search).result(30) == "done"
+    assert not any("secret" in str(request.transcript) for request in model.requests)
+
+
+def test_only_results_that_the_model_asked_for_are_read():
+    def login(ctx: RunContext) -> str:
+        return "the secret"
+
+    key: Any = CodeFunction(callable=login)
+
+    class Search(AgentFunction[Any, str]):
+        """Searches."""
+
+        async def prompt(self, ctx: RunContext, args: Any) -> str:
+            await ctx.invoke(key)
+            return TASK
+
+    model = ScriptedModel(ToolUse("2", "read_result", {"call": "1.1"}), "done")
+    search = Search(uses=[key], compaction="auto", user_prompt_template=TASK)
+    with Runtime([search], models=model) as runtime:
+        assert runtime.invoke(search).result(30) == "done"
+    assert "you have made no call '1.1'" in str(model.requests[-1].transcript[-1])
+
+
+def test_a_page_of_a_long_result_is_cut_when_room_is_made():
+    def book(ctx: RunContext, place: int) -> str:
+        return "page " * 20_000
+
+    reader: Any = CodeFunction(name="look", desc="Read.", callable=book, max_result_chars=1_000)
+    pages = [ToolUse("page", "read_result", {"call": "1.1"})]
+    asks = [ToolUse("first", "look", {"place": 1}), *pages]
+    model, search = working(0, before=asks, window=None, refuses=WINDOW), searching([reader])
+    with Runtime([search], models=model) as runtime:
+        assert runtime.invoke(search).result(30) == "done"
+
+
+def test_a_long_text_of_a_hook_is_cut_and_can_be_read_on():
+    async def clean(event: PostToolUseEvent) -> HookDecision | None:
+        is_long = event.tool_name == "look"
+        return HookDecision(modified_result="clean " * 50_000) if is_long else None
+
+    reads = ToolUse("2", "read_result", {"call": "1.1", "start": 600})
+    model = ScriptedModel(ToolUse("1", "look", {"place": 1}), reads, "done", context_window=WINDOW)
+    search = searching()
+    with Runtime([search], models=model, hooks={HOOK_POST_TOOL_USE: [clean]}) as runtime:
+        assert runtime.invoke(search).result(30) == "done"
+    first, second = (model.requests[n].transcript[-1].content for n in (1, 2))  # type: ignore
+    assert 'read_result(call="1.1"' in first
+    assert len(first) < 4 * WINDOW
+    assert "clean clean" in second

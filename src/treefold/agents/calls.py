@@ -49,8 +49,7 @@ class MadeCall:
         """Set the value of *node*, which has ended, as the result; *bounds* cut it."""
         self.value = node.outputs
         text = as_text(self.value) if self.value is not None else _NOTHING
-        text = bounded(text, node) if bounds is None else bounds.cut(text, node)
-        self.result = ToolResult(self.call.id, text)
+        self.result = ToolResult(self.call.id, _shown(text, node, bounds))
 
 
 class CallPolicy(Protocol):
@@ -216,8 +215,15 @@ class Calls:
             text = as_text(decision.modified_result)
             conversation.note_decision(HOOK_POST_TOOL_USE, key, text)
         if text is not None and made.result is not None:
+            if made.node is not None:
+                text = _shown(text, made.node, self._bounds)
             made.result = replace(made.result, content=text)
             await self._policy.revise(made.result)
+
+
+def _shown(text: str, node: Node, bounds: Bounds | None) -> str:
+    """Return *text*, the result of *node*, cut to what a model may get of it."""
+    return bounded(text, node) if bounds is None else bounds.cut(text, node)
 
 
 async def _outcome(node: Node) -> BaseException | None:
