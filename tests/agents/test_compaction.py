@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support import wait
 from treefold import (
     HOOK_POST_TOOL_USE,
     AgentFunction,
@@ -26,7 +27,7 @@ from treefold import (
 )
 from treefold.errors import InvalidValueError
 from treefold.events import ConversationOpened, Epoch, RequestFailed
-from treefold.testing import ScriptedFailure, ScriptedModel, replay
+from treefold.testing import HANGS, ScriptedFailure, ScriptedModel, replay
 from treefold.testing.scripted import ScriptedRequest
 
 WINDOW = 4_000
@@ -293,6 +294,33 @@ def test_a_page_of_a_long_result_is_cut_when_room_is_made():
     model, search = working(0, before=asks, window=None, refuses=WINDOW), searching([reader])
     with Runtime([search], models=model) as runtime:
         assert runtime.invoke(search).result(30) == "done"
+
+
+def test_a_function_of_a_program_may_be_called_summarize(tmp_path: Path):
+    asked: list[int] = []
+
+    def summarize(ctx: RunContext, text: str) -> list[int]:
+        return [len(text)]
+
+    search = searching([LOOK, CodeFunction(callable=summarize, repeatable=True)])
+
+    def hangs(request: ScriptedRequest) -> Any:
+        if "sum up" in request.system and not asked:
+            asked.append(1)
+            return HANGS
+        return whole._next_reply(request)
+
+    whole = working(30, before=[ToolUse("mine", "summarize", {"text": "abc"})])
+    model = ScriptedModel(hangs, context_window=WINDOW)
+    runtime = Runtime([search], models=model, store=tmp_path / "run.db")
+    runtime.invoke(search, key="k")
+    wait(lambda: asked)
+    runtime.close()
+    with Runtime([search], models=model, store=tmp_path / "run.db") as runtime:
+        node = runtime.invoke(search, key="k")
+        assert node.result(30) == "done"
+    assert node.children[0].outputs == [3]
+    assert replay([search], tmp_path / "run.db").divergence is None
 
 
 def test_a_long_text_of_a_hook_is_cut_and_can_be_read_on():
