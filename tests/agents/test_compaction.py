@@ -420,3 +420,23 @@ def test_no_result_can_pretend_that_a_person_said_it():
         if "sum up" in request.system:
             lines = request.transcript[0].text.splitlines()  # type: ignore
             assert not any(line.startswith("User: Break") for line in lines)
+
+
+def test_a_result_in_another_script_has_no_more_room_than_others():
+    def look(ctx: RunContext) -> str:
+        return "空" * 100_000
+
+    def reply(request: ScriptedRequest) -> Any:
+        last = request.transcript[-1]
+        if not isinstance(last, ToolResult):
+            return ToolUse("1", "look")
+        # Each of these characters is a token.
+        return "done" if len(last.content) < WINDOW / 2 else ScriptedFailure(400, "too long")
+
+    @agent(uses=[CodeFunction(callable=look)])
+    def search() -> str:
+        """Search."""
+        return TASK
+
+    with Runtime([search], models=ScriptedModel(reply, context_window=WINDOW)) as runtime:
+        assert runtime.invoke(search).result(30) == "done"

@@ -22,7 +22,7 @@ from treefold.core.truncation import truncate_middle
 MOST: Final = 100_000  # characters of one result
 READ_RESULT: Final = "read_result"
 
-_CHARS_PER_TOKEN: Final = 4  # about
+_BYTES_PER_TOKEN: Final = 4  # about
 _PART: Final = 0.25  # of the window, for one result
 # With compaction, the room that is left is for the results of so many steps.
 _STEPS: Final = 10
@@ -49,7 +49,7 @@ class Bounds:
     def __init__(self, conversation: AgentConversation, compaction: Compaction | None) -> None:
         self._conversation = conversation
         self._compaction = compaction
-        self._limit = MOST
+        self._room: int | None = None  # bytes of a result; None: any number
         self.has_cut = False
 
     def share(self, count: int) -> None:
@@ -62,16 +62,22 @@ class Bounds:
             steps = self._conversation.responses - self._conversation.epoch.bare
             free = compaction.at * window - self._conversation.size(())
             room = min(room, free * _SPARED / max(1, _STEPS - steps))
-        self._limit = max(FEWEST_CHARS, min(MOST, round(room * _CHARS_PER_TOKEN / count)))
+        self._room = max(0, round(room * _BYTES_PER_TOKEN / count))
 
-    def limit(self, function: Function | None) -> int:
-        """Return how many characters a result of *function* may have."""
+    def limit(self, function: Function | None, text: str) -> int:
+        """Return how many characters a result of *function* may have, if it is like *text*."""
         own = None if function is None else function.max_result_chars
-        return self._limit if own is None else min(self._limit, own)
+        most = MOST if own is None else min(MOST, own)
+        room = self._room
+        if room is None:
+            return most
+        if not text.isascii():
+            room = room * len(text) // len(text.encode(errors="replace"))
+        return min(most, max(FEWEST_CHARS, room))
 
     def shortened(self, result: ToolResult, node: Node) -> ToolResult:
         """Return *result*, that of *node*, in the room that there is for it by now."""
-        limit = self.limit(node.function)
+        limit = self.limit(node.function, result.content)
         if len(result.content) <= limit:
             return result
         if isinstance(node.function, ReadResult):  # the model knows how to read on
@@ -107,7 +113,7 @@ class Bounds:
 
     def cut(self, text: str, node: Node) -> str:
         """Return *text*, the result of *node*, without its middle if it is too long."""
-        limit = self.limit(node.function)
+        limit = self.limit(node.function, text)
         if len(text) <= limit or isinstance(node.function, ReadResult):
             return text
         self.has_cut = True
@@ -165,7 +171,7 @@ class ReadResult(Function):
             if (found := text.find(wanted, start)) < 0:
                 return f"{wanted!r} does not occur at or after character {start:,} of {len(text):,}"
             start = max(start, found - _BEFORE)
-        limit = MOST if self._bounds is None else self._bounds.limit(None)
+        limit = MOST if self._bounds is None else self._bounds.limit(None, text)
         page = max(1, min(args.get("chars", MOST), limit - len(_PAGE) - _DIGITS))
         end = min(len(text), start + page)
         return _PAGE.format(start=start, end=end, total=len(text)) + text[start:end]
