@@ -440,3 +440,16 @@ def test_a_result_in_another_script_has_no_more_room_than_others():
 
     with Runtime([search], models=ScriptedModel(reply, context_window=WINDOW)) as runtime:
         assert runtime.invoke(search).result(30) == "done"
+
+
+def test_a_text_in_another_script_is_summed_up_in_pieces_that_fit():
+    def look(ctx: RunContext, place: int) -> str:
+        return "空" * 500
+
+    model, search = working(60), searching([CodeFunction(callable=look, repeatable=True)], at=0.95)
+    with Runtime([search], models=model) as runtime:
+        assert runtime.invoke(search).result(30) == "done"
+    pieces = [request for request in model.requests if "sum up" in request.system]
+    assert pieces
+    # Each of these characters is a token.
+    assert all(str(request.transcript).count("空") < WINDOW / 2 for request in pieces)

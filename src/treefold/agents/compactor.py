@@ -28,7 +28,7 @@ from treefold.core.truncation import truncate_middle
 _SMALLER: Final = "a smaller window than was known"
 COMPACTION: Final = "compaction"  # why such an epoch begins
 
-_CHARS_PER_TOKEN: Final = 4  # about
+_BYTES_PER_TOKEN: Final = 4  # about
 _RESULTS: Final = 0.1  # of the window, for the results of one response
 _WORTH: Final = 0.1  # of the window, that a summary takes the place of at least
 _SURE: Final = 0.9  # of what was too long
@@ -143,7 +143,7 @@ class Compactor:
         said = [one for one in conversation.said if one.step < since]
         epoch = conversation.epoch
         earlier = epoch.head[-1].removeprefix(_SUMMED_UP) if epoch.head else ""
-        longest = max(_SHORTEST_PIECE, round(_PIECE * window * _CHARS_PER_TOKEN))
+        longest = max(_SHORTEST_PIECE, round(_PIECE * window * _BYTES_PER_TOKEN))
         texts = _rendered([one for one in said if one.step >= epoch.since], longest // 2)
         summary = await self._sum_up(since, earlier, texts, longest, window)
         # Without one the agent can go on, too: what it has to do is in the head in any case.
@@ -217,7 +217,11 @@ class Compactor:
 def size_of(inputs: Inputs) -> int:
     """Return about how many tokens *inputs* have."""
     texts = (one.text if isinstance(one, UserText) else one.content for one in inputs)
-    return sum(len(text.encode(errors="replace")) for text in texts) // _CHARS_PER_TOKEN + 1
+    return sum(map(_bytes, texts)) // _BYTES_PER_TOKEN + 1
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))
 
 
 def _parts(said: Sequence[ResponseCompleted]) -> Iterator[TranscriptPart]:
@@ -231,7 +235,7 @@ def _first_texts(said: Sequence[ResponseCompleted]) -> list[str]:
 
 
 def _rendered(said: Sequence[ResponseCompleted], longest: int) -> Iterator[str]:
-    """Yield what was said, without the thinking, each part of it no longer than *longest*.
+    """Yield what was said, without the thinking, each part of it in *longest* bytes.
 
     The lines of a part are indented, but for its first: no result can pretend that a user said it.
     """
@@ -240,7 +244,8 @@ def _rendered(said: Sequence[ResponseCompleted], longest: int) -> Iterator[str]:
         if isinstance(part, ToolUse):
             names[part.id] = part.name
         if text := _shown(part, names):
-            yield truncate_middle(_NEW_LINE.sub("\n  ", text), longest)
+            text = _NEW_LINE.sub("\n  ", text)
+            yield truncate_middle(text, longest * len(text) // _bytes(text))
 
 
 def _shown(part: TranscriptPart, names: dict[str, str]) -> str:
@@ -258,14 +263,14 @@ def _shown(part: TranscriptPart, names: dict[str, str]) -> str:
 
 
 def _pieces(texts: Iterator[str], longest: int) -> Iterator[str]:
-    """Yield *texts* in pieces of at most *longest* characters; none of them is longer."""
+    """Yield *texts* in pieces of at most *longest* bytes; none of them is longer."""
     piece: list[str] = []
     size = 0
     for text in texts:
-        if piece and size + len(text) > longest:
+        if piece and size + _bytes(text) > longest:
             yield "\n\n".join(piece)
             piece, size = [], 0
         piece.append(text)
-        size += len(text) + 2
+        size += _bytes(text) + 2
     if piece:
         yield "\n\n".join(piece)
