@@ -453,3 +453,12 @@ def test_a_text_in_another_script_is_summed_up_in_pieces_that_fit():
     assert pieces
     # Each of these characters is a token.
     assert all(str(request.transcript).count("空") < WINDOW / 2 for request in pieces)
+
+
+def test_what_was_cut_can_be_read_on_whichever_tools_are_allowed():
+    reads = ToolUse("2", "read_result", {"call": "1.1"})
+    model = ScriptedModel(ToolUse("1", "look", {"place": 1}), reads, "done")
+    search = searching()
+    with Runtime([search], models=model, allowed_tools=["look"]) as runtime:
+        assert runtime.invoke(search).result(30) == "done"
+    assert "in 1 there is a cup" in str(model.requests[-1].transcript[-1])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from treefold.agents.approval import decide_call
-from treefold.agents.bounds import Bounds, bounded
+from treefold.agents.bounds import Bounds, ReadResult, bounded
 from treefold.agents.prompts import as_text
 from treefold.agents.results import ReturnResult
 from treefold.core.call_request import CallRequest, Gate
@@ -157,8 +157,9 @@ class Calls:
         rules, edited = self._conversation.rules, self._conversation.edited_args(call.id)
         args = call.args if edited is None else edited
         function = self._functions.get(call.name)
-        # Returning the result has no effect outside, and without it the agent could not end.
-        if isinstance(function, ReturnResult):
+        # Returning the result has no effect outside, and without it the agent could not end. What
+        # can be read on has been told to the model already, as far as hooks let it.
+        if isinstance(function, ReturnResult | ReadResult):
             return None, args
         is_guarded = rules.asks(HOOK_PRE_TOOL_USE) or (function is not None and function.ask)
         # An earlier process has asked hooks and people, and they allowed it.
