@@ -25,7 +25,7 @@ from treefold import (
     UserText,
     agent,
 )
-from treefold.errors import InvalidValueError
+from treefold.errors import InvalidValueError, ModelRefusedError
 from treefold.events import ConversationOpened, Epoch, RequestFailed
 from treefold.testing import HANGS, ScriptedFailure, ScriptedModel, replay
 from treefold.testing.scripted import ScriptedRequest
@@ -462,3 +462,17 @@ def test_what_was_cut_can_be_read_on_whichever_tools_are_allowed():
     with Runtime([search], models=model, allowed_tools=["look"]) as runtime:
         assert runtime.invoke(search).result(30) == "done"
     assert "in 1 there is a cup" in str(model.requests[-1].transcript[-1])
+
+
+def test_an_agent_goes_on_when_a_filter_refuses_to_sum_up():
+    whole, search = working(40), searching()
+
+    def reply(request: ScriptedRequest) -> Any:
+        if "sum up" in request.system:
+            raise ModelRefusedError("scripted", "SAFETY")
+        return whole._next_reply(request)
+
+    with Runtime([search], models=ScriptedModel(reply, context_window=WINDOW)) as runtime:
+        node = runtime.invoke(search)
+        assert node.result(30) == "done"
+        assert "could not be summed up" in epochs(runtime, node)[0].head[-1]

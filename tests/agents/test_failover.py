@@ -208,3 +208,14 @@ def test_a_result_by_schema_is_not_asked_for_beside_functions():
     with Runtime([count]) as runtime:
         assert runtime.invoke(count).result(30) == 3
     assert gemini.requests[0].functions == ()
+
+
+def test_the_first_model_is_asked_once_again_after_all_have_failed():
+    made: list[int] = []
+    retry = Retry((0, 0))
+    first = ScriptedModel(BUSY, look(1), BUSY, look(2), name="first", retry=retry)
+    second = ScriptedModel(BUSY, "all empty", name="second")
+    search = searching(made, Failover(first, second))
+    with Runtime([search]) as runtime:
+        assert done(runtime.invoke(search)) == "all empty"
+    assert made == [1]

@@ -35,6 +35,7 @@ class Substitutes:
         self._retry_primary = retry_primary
         self._use = use
         self._asked: list[Model] = []  # for the current request
+        self._is_patient = False  # the first has its own retries
         self._left_at = conversation.now()  # when the first failed, or this process began
 
     @property
@@ -46,6 +47,8 @@ class Substitutes:
         """Go back to the first model, if it is time to try it again."""
         self._asked = []
         first, retry = self._models[0], self._retry_primary
+        if self._is_patient:
+            await self._take(first)
         if self._current is first or retry is None:
             return
         now = self._conversation.now()
@@ -71,10 +74,12 @@ class Substitutes:
                     return True
         self._asked.append(first)
         self._current = first
+        self._is_patient = True
         await self._use(first)
         return True
 
     async def _take(self, model: Model) -> None:
         self._current = model
+        self._is_patient = False
         # Another model is there: it need not be waited for.
         await self._use(model.without_retries())

@@ -7,6 +7,7 @@ from treefold.agents.loop import found_model
 from treefold.agents.prompts import filled
 from treefold.agents.task import Task, carry_out
 from treefold.core.agent_errors import NoAnswerError
+from treefold.core.errors import ModelRefusedError
 from treefold.core.function import Function, RunContext
 from treefold.core.model import ModelSettings
 from treefold.core.parameter import Parameter
@@ -77,8 +78,8 @@ class Summarize(Function):
         )
         try:
             return await carry_out(ctx, conversation, task)
-        except NoAnswerError as error:
-            # It was too long, or empty.
+        except (NoAnswerError, ModelRefusedError) as error:
+            # It was too long, or empty, or a filter dislikes the text. The agent can go on anyway.
             return "\n\n".join(filter(None, [args["earlier"], error.text]))
 
 

@@ -52,9 +52,7 @@ _ABOUT_MODEL: Final = re.compile(
     r"\bmodels?\b.{0,80}(not found|not exist|not available|not loaded|unknown|not supported)"
     r"|(unknown|no such|invalid|unsupported) model"
 )
-_ABOUT_KEY: Final = re.compile(
-    r"\bapi[ _-]?key|\bcredentials?\b|\bunauthori[sz]ed|\bauthenticat"
-)
+_ABOUT_KEY: Final = re.compile(r"\bapi[ _-]?key|\bcredentials?\b|\bunauthori[sz]ed|\bauthenticat")
 # That a request does not fit into the context window, in the words of each provider and server.
 _TOO_LONG: Final = re.compile(
     r"context[_ ](length|size|window|limit)|prompt is too long|input is too long|too many tokens"
