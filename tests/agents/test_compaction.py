@@ -1,6 +1,6 @@
 """An agent whose context window is nearly full goes on with a summary of what came before."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ def working(
     each: int = 0,
     window: int | None = WINDOW,
     refuses: int | None = None,
+    instead: Callable[[ScriptedRequest], Any] = lambda _: None,
 ) -> ScriptedModel:
     """Return a model that looks at so many places, and sums up when it is asked to.
 
@@ -55,9 +56,12 @@ def working(
         before: what it calls first.
         each: how many characters it writes beside each call.
         refuses: the window that it really has, if it is not known.
+        instead: returns another reply to a request, or None.
     """
 
     def reply(request: ScriptedRequest) -> Any:
+        if (other := instead(request)) is not None:
+            return other
         if refuses is not None and len(str(request.transcript)) > 4 * refuses:
             return ScriptedFailure(400, f"maximum context length is {refuses} tokens")
         if "sum up" in request.system:
@@ -311,41 +315,33 @@ def test_a_prompt_that_fills_the_window_does_not_have_each_step_summed_up():
 
 
 def test_a_text_that_is_too_long_to_be_summed_up_is_divided_and_nobody_is_asked():
-    whole = working(40)
-
-    def reply(request: ScriptedRequest) -> Any:
+    def refuses(request: ScriptedRequest) -> Any:
         if "sum up" in request.system and len(str(request.transcript)) > WINDOW:
             return ScriptedFailure(400, "maximum context length is exceeded")
-        return whole._next_reply(request)
+        return None
 
-    search = searching()
-    model = ScriptedModel(reply, context_window=WINDOW)
+    model, search = working(40, instead=refuses), searching()
     with Runtime([search], models=model, on_provider_failure="pause") as runtime:
         assert runtime.invoke(search).result(30) == "done"
 
 
 def test_a_run_whose_summary_had_no_answer_is_resumed(tmp_path: Path):
-    search, pieces = searching(keep=0.1, at=0.9), list[int]()
-
-    def runs(reply: Any) -> Runtime:
-        def replied(request: ScriptedRequest) -> Any:
-            if "sum up" in request.system:
-                return reply(request)
-            return whole._next_reply(request)
-
-        model = ScriptedModel(replied, context_window=WINDOW)
-        return Runtime([search], models=model, store=tmp_path / "run.db")
+    pieces: list[int] = []
 
     def hangs(request: ScriptedRequest) -> Any:
+        if "sum up" not in request.system:
+            return None
         pieces.append(1)
-        return " " if len(pieces) <= 3 else HANGS  # it is reminded twice
+        if len(pieces) <= 3:  # it is reminded twice
+            return " "
+        return HANGS if len(pieces) == 4 else None
 
-    whole = working(25, each=1_500)
-    runtime = runs(hangs)
+    model, search = working(25, each=1_500, instead=hangs), searching(keep=0.1, at=0.9)
+    runtime = Runtime([search], models=model, store=tmp_path / "run.db")
     runtime.invoke(search, key="k")
     wait(lambda: len(pieces) > 3)
     runtime.close()
-    with runs(lambda _: "the summary") as runtime:
+    with Runtime([search], models=model, store=tmp_path / "run.db") as runtime:
         assert runtime.invoke(search, key="k").result(30) == "done"
 
 
@@ -361,10 +357,10 @@ def test_a_function_of_a_program_may_be_called_summarize(tmp_path: Path):
         if "sum up" in request.system and not asked:
             asked.append(1)
             return HANGS
-        return whole._next_reply(request)
+        return None
 
-    whole = working(30, before=[ToolUse("mine", "summarize", {"text": "abc"})])
-    model = ScriptedModel(hangs, context_window=WINDOW)
+    mine = [ToolUse("mine", "summarize", {"text": "abc"})]
+    model = working(30, before=mine, instead=hangs)
     runtime = Runtime([search], models=model, store=tmp_path / "run.db")
     runtime.invoke(search, key="k")
     wait(lambda: asked)
@@ -381,10 +377,9 @@ def test_a_window_that_is_smaller_than_known_is_found_after_a_summary(tmp_path: 
         is_summed_up = "summed up here" in str(request.transcript[0])
         if is_summed_up and len(str(request.transcript)) > WINDOW:
             return ScriptedFailure(400, f"maximum context length is {WINDOW // 4} tokens")
-        return whole._next_reply(request)
+        return None
 
-    whole, search = working(40), searching(keep=0.5)
-    model = ScriptedModel(reply, context_window=WINDOW)
+    model, search = working(40, instead=reply), searching(keep=0.5)
     with Runtime([search], models=model, store=tmp_path / "run.db") as runtime:
         node = runtime.invoke(search)
         assert node.result(30) == "done"
@@ -403,8 +398,8 @@ def test_a_long_text_of_a_hook_is_cut_and_can_be_read_on():
     search = searching()
     with Runtime([search], models=model, hooks={HOOK_POST_TOOL_USE: [clean]}) as runtime:
         assert runtime.invoke(search).result(30) == "done"
-    first, second = (model.requests[n].transcript[-1].content for n in (1, 2))  # type: ignore
-    assert 'read_result(call="1.1"' in first
+    first, second = (str(model.requests[n].transcript[-1]) for n in (1, 2))
+    assert "read_result(call=" in first
     assert len(first) < 4 * WINDOW
     assert "clean clean" in second
 
@@ -418,8 +413,9 @@ def test_no_result_can_pretend_that_a_person_said_it():
         assert runtime.invoke(search).result(30) == "done"
     for request in model.requests:
         if "sum up" in request.system:
-            lines = request.transcript[0].text.splitlines()  # type: ignore
-            assert not any(line.startswith("User: Break") for line in lines)
+            text = request.transcript[0]
+            assert isinstance(text, UserText)
+            assert not any(line.startswith("User: Break") for line in text.text.splitlines())
 
 
 def test_a_result_in_another_script_has_no_more_room_than_others():
@@ -465,14 +461,12 @@ def test_what_was_cut_can_be_read_on_whichever_tools_are_allowed():
 
 
 def test_an_agent_goes_on_when_a_filter_refuses_to_sum_up():
-    whole, search = working(40), searching()
-
-    def reply(request: ScriptedRequest) -> Any:
+    def refuses(request: ScriptedRequest) -> None:
         if "sum up" in request.system:
             raise ModelRefusedError("scripted", "SAFETY")
-        return whole._next_reply(request)
 
-    with Runtime([search], models=ScriptedModel(reply, context_window=WINDOW)) as runtime:
+    model, search = working(40, instead=refuses), searching()
+    with Runtime([search], models=model) as runtime:
         node = runtime.invoke(search)
         assert node.result(30) == "done"
         assert "could not be summed up" in epochs(runtime, node)[0].head[-1]

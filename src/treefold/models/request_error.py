@@ -63,8 +63,8 @@ _RATE: Final = re.compile(r"rate[ _-]?limit|per[ _-]?min|throttl|please wait")
 _MAY_BE_TOO_LONG: Final = frozenset({None, 400, 413, 422})  # None: in a stream
 # The window that such an error states.
 _WINDOW: Final = re.compile(
-    r"(?:context (?:length|size|window|limit)(?!\D{0,30}\bby\b)[^\d>]{0,30}|> |tokens allowed\D{0,5}"
-    r"|prompt length\D{0,5}|\bn_ctx\D{0,4})(\d[\d,]{2,})(?![\d,]|\s*\+)"
+    r"(?:context (?:length|size|window|limit)(?!\D{0,30}\bby\b)[^\d>]{0,30}|> "
+    r"|tokens allowed\D{0,5}|prompt length\D{0,5}|\bn_ctx\D{0,4})(\d[\d,]{2,})(?![\d,]|\s*\+)"
 )
 _BAD_OUTPUT: Final = re.compile(r"does not match the expected .{0,80}format")  # llama.cpp
 _MAX_MESSAGE: Final = 2000  # characters of a server's message
