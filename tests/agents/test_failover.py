@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from support import wait
 from treefold import (
     AgentFunction,
     CodeFunction,
     ModelProviderException,
     Node,
+    Provider,
     RunContext,
     Runtime,
     ToolUse,
@@ -157,3 +159,63 @@ def test_a_misspelt_model_is_found_before_anything_runs():
     search = searching([], Failover("anthropic:claude-opus-4-1", "antropic:x"))
     with pytest.raises(Exception, match="no provider is called 'antropic'"):
         Runtime([search])
+
+
+def test_all_models_are_asked_again_when_a_paused_run_is_resumed():
+    made: list[int] = []
+    first = ScriptedModel(BUSY, BUSY, BUSY, name="first")
+    second = ScriptedModel(BUSY, "all empty", name="second")
+    search = searching(made, Failover(first, second))
+    with Runtime([search], on_provider_failure="pause") as runtime:
+        node = runtime.invoke(search)
+        (question,) = wait(runtime.questions)
+        runtime.answer(question.id, "resume")
+        assert done(node) == "all empty"
+
+
+def test_a_model_that_cannot_be_used_is_left_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    made: list[int] = []
+    first, last = ScriptedModel(BUSY, name="first"), ScriptedModel("all empty", name="last")
+    search = searching(made, Failover(first, "anthropic:claude-opus-4-1", last))
+    with Runtime([search]) as runtime:
+        assert done(runtime.invoke(search)) == "all empty"
+
+
+def test_the_window_is_that_of_the_model_that_goes_on():
+    made: list[int] = []
+    first = ScriptedModel(BUSY, name="first", context_window=200_000)
+    second = ScriptedModel("all empty", name="second", context_window=4_000)
+    search = searching(made, Failover(first, second))
+    with Runtime([search]) as runtime:
+        node = runtime.invoke(search)
+        assert done(node) == "all empty"
+        events = runtime.events(node).read()
+        opened = [event for event in events if isinstance(event, ConversationOpened)]
+    assert [event.epoch.window for event in opened] == [200_000, 4_000]
+
+
+def test_a_result_by_schema_is_not_asked_for_beside_functions():
+    gemini = ScriptedModel("3", name="second")
+    gemini.provider = Provider.Gemini
+    first = ScriptedModel(BUSY, name="first")
+
+    @agent(model=Failover(first, gemini), returns=int, compaction="auto")
+    def count() -> str:
+        """Count."""
+        return "Count to three."
+
+    with Runtime([count]) as runtime:
+        assert runtime.invoke(count).result(30) == 3
+    assert gemini.requests[0].functions == ()
+
+
+def test_the_first_model_is_asked_once_again_after_all_have_failed():
+    made: list[int] = []
+    retry = Retry((0, 0))
+    first = ScriptedModel(BUSY, look(1), BUSY, look(2), name="first", retry=retry)
+    second = ScriptedModel(BUSY, "all empty", name="second")
+    search = searching(made, Failover(first, second))
+    with Runtime([search]) as runtime:
+        assert done(runtime.invoke(search)) == "all empty"
+    assert made == [1]

@@ -10,6 +10,7 @@ import pytest
 from support import wait
 from treefold import (
     AgentFunction,
+    Budget,
     CodeFunction,
     Compaction,
     MemoryStore,
@@ -26,6 +27,7 @@ from treefold import (
 )
 from treefold.errors import InvalidValueError, UsageError
 from treefold.testing import ScriptedModel, replay
+from treefold.toolbox import human_in_loop
 
 CALL = ToolUse("call_1", "look")
 
@@ -208,3 +210,52 @@ def test_what_was_said_is_not_summed_up():
         node = runtime.invoke(search)
         assert node.result(30) == "done"
     assert "User, later: Not on the roof." in texts(model)[0]
+
+
+def test_nothing_is_read_after_the_last_request_that_a_budget_allows():
+    asked: list[int] = []
+
+    def reply(request: Any) -> Any:
+        asked.append(len(asked))
+        if len(asked) == 1:
+            return ToolUse("call_1", "look")
+        runtime.say(node.id, "And the roof?")
+        return "found"
+
+    def look(ctx: RunContext) -> str:
+        return "a cup"
+
+    @agent(uses=[CodeFunction(callable=look)], budget=Budget(calls=1, last_call=True))
+    def search() -> str:
+        """Search."""
+        return "Look."
+
+    with Runtime([search], models=ScriptedModel(reply)) as runtime:
+        node = runtime.invoke(search)
+        assert node.result(30) == "found"
+        assert [one.receipt for one in said_to(runtime, node)] == [Receipt.TooLate]
+    assert len(asked) == 2
+
+
+def test_an_agent_that_an_earlier_process_left_waiting_is_told_something(tmp_path: Path):
+    store, asks = tmp_path / "run.db", ToolUse("1", "human_in_loop", {"question": "May I?"})
+
+    @agent(uses=[human_in_loop])
+    def ask() -> str:
+        """Ask."""
+        return "Ask."
+
+    with Runtime([ask], models=ScriptedModel(asks), store=store) as runtime:
+        node = runtime.invoke(ask, key="k")
+        wait(runtime.questions)
+    model = ScriptedModel("found")
+    with Runtime([ask], models=model, store=store) as runtime, attach(store) as observer:
+        (question,) = runtime.questions()
+        runtime.say(node.id, "Not on the roof.")
+        observer.say(node.id, "Nor in the cellar.")
+        wait(lambda: len(said_to(observer, node)) == 2)
+    with Runtime([ask], models=model, store=store) as runtime:
+        runtime.answer(question.id, "yes")
+        assert runtime.invoke(ask, key="k").result(30) == "found"
+        assert {one.receipt for one in said_to(runtime, node)} == {Receipt.Delivered}
+    assert texts(model) == ["Ask.", "Not on the roof.\n\nNor in the cellar."]

@@ -177,3 +177,48 @@ def test_keys_are_compared_by_what_they_are():
 
 def test_an_address_is_shown_without_who_and_what():
     assert public_url("https://me:pass@box:1/v1?key=x#y") == "https://box:1/v1"
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "window"),
+    [
+        (400, "This model's maximum context length is 8192 tokens. However, you ...", 8192),
+        (400, "prompt is too long: 210000 tokens > 200000 maximum", 200_000),
+        (400, "input and `max_tokens` exceed context limit: 60000 + 150000 > 200000", 200_000),
+        (400, "prompt too long; exceeded max context length by 1234 tokens", None),
+        (400, "token count (12000) exceeds the maximum number of tokens allowed (8192)", 8192),
+        (400, "maximum prompt length is 131072 but the request contains 537812", 131_072),
+        (400, "the context length ,,, is exceeded", None),
+        (None, "the request exceeds the context window of 4,096 tokens", 4096),
+    ],
+)
+def test_a_request_that_is_too_long_is_told_from_others(
+    status: int | None, message: str, window: int | None
+):
+    error = RequestError(message=message, status=status)
+    assert (error.is_too_long, error.context_window) == (True, window)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (429, "Rate limit reached: too many tokens per min"),
+        (None, "Too many tokens, please wait before trying again."),
+        (None, "This request would exceed the maximum rate limit of 40,000 tokens per minute"),
+        (500, "context length exceeded"),
+    ],
+)
+def test_a_rate_that_is_too_high_is_no_request_that_is_too_long(status: int | None, message: str):
+    assert not RequestError(message=message, status=status).is_too_long
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (429, "Rate limit exceeded for this API key"),
+        (503, "the authentication service is not available"),
+        (400, "Invalid schema for function 'get_api_key'"),
+    ],
+)
+def test_not_all_that_has_to_do_with_a_key_is_about_the_key(status: int, message: str):
+    assert not RequestError(message=message, status=status).is_about_key

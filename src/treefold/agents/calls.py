@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from treefold.agents.approval import decide_call
-from treefold.agents.bounds import Bounds, bounded
+from treefold.agents.bounds import Bounds, ReadResult, bounded
 from treefold.agents.prompts import as_text
 from treefold.agents.results import ReturnResult
 from treefold.core.call_request import CallRequest, Gate
@@ -49,8 +49,7 @@ class MadeCall:
         """Set the value of *node*, which has ended, as the result; *bounds* cut it."""
         self.value = node.outputs
         text = as_text(self.value) if self.value is not None else _NOTHING
-        text = bounded(text, node) if bounds is None else bounds.cut(text, node)
-        self.result = ToolResult(self.call.id, text)
+        self.result = ToolResult(self.call.id, _shown(text, node, bounds))
 
 
 class CallPolicy(Protocol):
@@ -158,8 +157,9 @@ class Calls:
         rules, edited = self._conversation.rules, self._conversation.edited_args(call.id)
         args = call.args if edited is None else edited
         function = self._functions.get(call.name)
-        # Returning the result has no effect outside, and without it the agent could not end.
-        if isinstance(function, ReturnResult):
+        # Returning the result has no effect outside, and without it the agent could not end. What
+        # can be read on has been told to the model already, as far as hooks let it.
+        if isinstance(function, ReturnResult | ReadResult):
             return None, args
         is_guarded = rules.asks(HOOK_PRE_TOOL_USE) or (function is not None and function.ask)
         # An earlier process has asked hooks and people, and they allowed it.
@@ -216,8 +216,15 @@ class Calls:
             text = as_text(decision.modified_result)
             conversation.note_decision(HOOK_POST_TOOL_USE, key, text)
         if text is not None and made.result is not None:
+            if made.node is not None:
+                text = _shown(text, made.node, self._bounds)
             made.result = replace(made.result, content=text)
             await self._policy.revise(made.result)
+
+
+def _shown(text: str, node: Node, bounds: Bounds | None) -> str:
+    """Return *text*, the result of *node*, cut to what a model may get of it."""
+    return bounded(text, node) if bounds is None else bounds.cut(text, node)
 
 
 async def _outcome(node: Node) -> BaseException | None:

@@ -6,11 +6,11 @@ those that have ended, and none is paid twice. When the last of them has ended, 
 begins with the summary is recorded.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from treefold.core.agent_errors import NoAnswerError
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.call_request import CallRequest
 from treefold.core.compaction import Compaction
@@ -28,8 +28,9 @@ from treefold.core.truncation import truncate_middle
 _SMALLER: Final = "a smaller window than was known"
 COMPACTION: Final = "compaction"  # why such an epoch begins
 
-_CHARS_PER_TOKEN: Final = 4  # about
+_BYTES_PER_TOKEN: Final = 4  # about
 _RESULTS: Final = 0.1  # of the window, for the results of one response
+_WORTH: Final = 0.1  # of the window, that a summary takes the place of at least
 _SURE: Final = 0.9  # of what was too long
 _PIECE: Final = 0.4  # of the window, for what one request summarizes
 _SUMMARY: Final = 0.1  # of the window, at most
@@ -38,6 +39,7 @@ _SHORTEST_PIECE: Final = 1_000  # characters
 _SUMMED_UP: Final = (
     "[The conversation so far was too long, and is summed up here. It goes on after that.]\n\n"
 )
+_NEW_LINE: Final = re.compile(r"\r\n?|[\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 _TOLD: Final = "User, later: {text}"
 _LEFT_OUT: Final = "[Earlier messages were left out, and could not be summed up.]"
 
@@ -73,13 +75,18 @@ class Compactor:
         conversation, window = self._conversation, self._conversation.window
         if conversation.is_replayed:
             # The recording says whether, and in which window.
-            if (epoch := conversation.replayed_epoch(COMPACTION)) is not None:
-                await self._compact(epoch.since, epoch.window or 0)
-            elif (epoch := conversation.replayed_epoch(_SMALLER)) is not None:
-                conversation.begin(epoch)
+            for epoch in conversation.replayed_epochs:
+                if epoch.why == COMPACTION:
+                    await self._compact(epoch.since, epoch.window or 0)
+                elif epoch.why == _SMALLER:
+                    conversation.begin(epoch)
             return conversation.window != window
         if window and conversation.size(inputs) > self._compaction.at * window:
-            await self.compact(inputs, window)
+            since = self._cut(inputs, window)
+            older = (one for one in self._sent if one.step < since)
+            # What stays in any case may fill the window: then each request would be summed up.
+            if sum(map(conversation.size_of, older)) > _WORTH * window:
+                await self._compact(since, window)
         return False
 
     async def after_overflow(self, failure: ModelProviderException, inputs: Inputs) -> bool:
@@ -109,14 +116,14 @@ class Compactor:
     def _cut(self, inputs: Inputs, window: int) -> int:
         """Return the number of the first response that is kept; the next one if none is."""
         conversation, compaction = self._conversation, self._compaction
-        said, begin = conversation.said, conversation.epoch.since
+        said = conversation.said
         # Results that are longer are cut.
         new = min(size_of(inputs), round(_RESULTS * window))
-        fixed = conversation.fixed_size + new + round(_SUMMARY * window)
-        room = min(compaction.keep * window, (compaction.at * window - fixed) / 2)
-        kept = [one for one in said if one.step >= begin]
         since = conversation.responses + 1
-        for response in reversed(kept):
+        head = size_of([UserText(text) for text in self._head(said, since)])
+        fixed = conversation.fixed_size + head + new + round(_SUMMARY * window)
+        room = min(compaction.keep * window, (compaction.at * window - fixed) / 2)
+        for response in reversed(self._sent):
             room -= conversation.size_of(response)
             if room < 0:
                 break
@@ -136,22 +143,24 @@ class Compactor:
         said = [one for one in conversation.said if one.step < since]
         epoch = conversation.epoch
         earlier = epoch.head[-1].removeprefix(_SUMMED_UP) if epoch.head else ""
-        longest = max(_SHORTEST_PIECE, round(_PIECE * window * _CHARS_PER_TOKEN))
+        longest = max(_SHORTEST_PIECE, round(_PIECE * window * _BYTES_PER_TOKEN))
         texts = _rendered([one for one in said if one.step >= epoch.since], longest // 2)
-        summary = await self._sum_up(earlier, texts, longest, window)
+        summary = await self._sum_up(since, earlier, texts, longest, window)
         # Without one the agent can go on, too: what it has to do is in the head in any case.
         summary = _SUMMED_UP + summary if summary.strip() else _LEFT_OUT
         conversation.begin(
             Epoch(
                 why=COMPACTION,
                 since=since,
-                head=(*_first_texts(said), *self._pinned(said), *self._told(since), summary),
+                head=(*self._head(said, since), summary),
                 bare=conversation.responses,
                 window=window,
             )
         )
 
-    async def _sum_up(self, earlier: str, texts: Iterator[str], longest: int, window: int) -> str:
+    async def _sum_up(
+        self, since: int, earlier: str, texts: Iterator[str], longest: int, window: int
+    ) -> str:
         pieces, number = list(_pieces(texts, longest)), 0
         summary = earlier
         tokens = min(_LONGEST_SUMMARY, max(1, round(_SUMMARY * window)))
@@ -164,10 +173,8 @@ class Compactor:
                 "tokens": tokens,
             }
             try:
-                summary = await self._call(args, f"summary-{number}")
-            except NoAnswerError as error:
-                # It was too long, or empty.
-                summary = "\n\n".join(filter(None, [summary, error.text]))
+                # There may be two compactions before one response.
+                summary = await self._call(args, f"summary-{since}-{number}")
             except ModelProviderException as error:
                 if not error.is_too_long or len(piece) <= _SHORTEST_PIECE:
                     raise
@@ -179,6 +186,16 @@ class Compactor:
     async def _call(self, args: dict[str, Any], name: str) -> str:
         model = self._compaction.model or self._model()
         return await self._ctx.start(CallRequest(self._summarize, args, model=model, prepares=name))
+
+    @property
+    def _sent(self) -> Sequence[ResponseCompleted]:
+        """The responses that requests repeat."""
+        conversation = self._conversation
+        return [one for one in conversation.said if one.step >= conversation.epoch.since]
+
+    def _head(self, said: Sequence[ResponseCompleted], since: int) -> Sequence[str]:
+        """Return what stays word for word of what was *said* before the response *since*."""
+        return [*_first_texts(said), *self._pinned(said), *self._told(since)]
 
     def _told(self, since: int) -> Iterator[str]:
         """Yield what people said while the agent ran: no wish of theirs is summed up."""
@@ -200,7 +217,11 @@ class Compactor:
 def size_of(inputs: Inputs) -> int:
     """Return about how many tokens *inputs* have."""
     texts = (one.text if isinstance(one, UserText) else one.content for one in inputs)
-    return sum(len(text.encode(errors="replace")) for text in texts) // _CHARS_PER_TOKEN + 1
+    return sum(map(_bytes, texts)) // _BYTES_PER_TOKEN + 1
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))
 
 
 def _parts(said: Sequence[ResponseCompleted]) -> Iterator[TranscriptPart]:
@@ -214,13 +235,17 @@ def _first_texts(said: Sequence[ResponseCompleted]) -> list[str]:
 
 
 def _rendered(said: Sequence[ResponseCompleted], longest: int) -> Iterator[str]:
-    """Yield what was said, without the thinking, each part of it no longer than *longest*."""
+    """Yield what was said, without the thinking, each part of it in *longest* bytes.
+
+    The lines of a part are indented, but for its first: no result can pretend that a user said it.
+    """
     names = dict[str, str]()
     for part in _parts(said):
         if isinstance(part, ToolUse):
             names[part.id] = part.name
         if text := _shown(part, names):
-            yield truncate_middle(text, longest)
+            text = _NEW_LINE.sub("\n  ", text)
+            yield truncate_middle(text, longest * len(text) // _bytes(text))
 
 
 def _shown(part: TranscriptPart, names: dict[str, str]) -> str:
@@ -238,14 +263,14 @@ def _shown(part: TranscriptPart, names: dict[str, str]) -> str:
 
 
 def _pieces(texts: Iterator[str], longest: int) -> Iterator[str]:
-    """Yield *texts* in pieces of at most *longest* characters; none of them is longer."""
+    """Yield *texts* in pieces of at most *longest* bytes; none of them is longer."""
     piece: list[str] = []
     size = 0
     for text in texts:
-        if piece and size + len(text) > longest:
+        if piece and size + _bytes(text) > longest:
             yield "\n\n".join(piece)
             piece, size = [], 0
         piece.append(text)
-        size += len(text) + 2
+        size += _bytes(text) + 2
     if piece:
         yield "\n\n".join(piece)

@@ -134,8 +134,8 @@ class Loop:
                 answer, inputs = policy.answer(response)
             if not inputs:
                 raise_if_resigned(self._ctx, conversation)
-                # An agent that has an answer should not fail for want of steps.
-                may_go_on = step + 1 < max_steps
+                # An agent that has an answer should not fail for want of steps or budget.
+                may_go_on = step + 1 < max_steps and not self._is_over_budget
                 if may_go_on:
                     inputs = await policy.before_end(answer)
                 # Nothing is awaited from here to the end: what is said later comes too late.

@@ -49,6 +49,7 @@ class Task:
     parallel_tools: bool
     compaction: Compaction | None = None
     summarize: Function | None = None  # used by it
+    is_piece: bool = False  # if it is too long, whoever gave it makes it smaller
     # The models that may go on with it, *model* among them, and what each is opened with.
     models: Sequence[Model] = ()
     retry_primary: float | None = None
@@ -127,6 +128,8 @@ class AgentPolicy:
     async def after_failure(self, failure: ModelProviderException, inputs: Inputs) -> Inputs | None:
         """Make room for *inputs*, once, if they were too long; or let another model go on."""
         if failure.is_too_long:
+            if self._task.is_piece:
+                raise failure
             # Another model would have to read all of it as well.
             if self._compactor is None or self._has_overflowed:
                 return None
@@ -166,7 +169,7 @@ class AgentPolicy:
         settings = await conversation.with_caching(settings, model, functions)
         if self._exceeded is not None:
             settings = replace(settings, call_functions=False)
-        if any(one.name == READ_RESULT for one in self.functions):
+        if functions and any(one.name == READ_RESULT for one in self.functions):
             functions = self._with_read_result(functions)
         with provider_faults(self._ctx, model):
             conversation.open(model, self._task.system, functions, settings)

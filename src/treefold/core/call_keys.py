@@ -49,6 +49,11 @@ def of_preparation(response: int, name: str) -> str:
     return f"{_PREPARES}{response}/{name}"
 
 
+def is_preparation(key: str) -> bool:
+    """Whether *key* is that of a call which an agent makes itself, before a response."""
+    return key.startswith(_PREPARES)
+
+
 def is_past(key: str, responses: int, *, is_answered: bool = False) -> bool:
     """Whether an agent with so many *responses* does not make the call again.
 

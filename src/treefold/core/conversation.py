@@ -268,8 +268,9 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         """Whether all of it is taken from a recording."""
         ...
 
-    def replayed_epoch(self, why: str) -> Epoch | None:
-        """Return the epoch that began after the last response in the recording, if one did."""
+    @property
+    def replayed_epochs(self) -> Sequence[Epoch]:
+        """The epochs that began after the last response in the recording."""
         ...
 
     def forbid_calls(self) -> None:

@@ -52,18 +52,19 @@ _ABOUT_MODEL: Final = re.compile(
     r"\bmodels?\b.{0,80}(not found|not exist|not available|not loaded|unknown|not supported)"
     r"|(unknown|no such|invalid|unsupported) model"
 )
-_ABOUT_KEY: Final = re.compile(r"api[ _-]?key|credentials?\b|unauthori[sz]ed|authenticat")
+_ABOUT_KEY: Final = re.compile(r"\bapi[ _-]?key|\bcredentials?\b|\bunauthori[sz]ed|\bauthenticat")
 # That a request does not fit into the context window, in the words of each provider and server.
 _TOO_LONG: Final = re.compile(
     r"context[_ ](length|size|window|limit)|prompt is too long|input is too long|too many tokens"
     r"|token count .{0,40}exceeds|exceeds? .{0,60}(maximum|number of) .{0,20}tokens"
-    r"|request_too_large"
+    r"|prompt length|request_too_large"
 )
+_RATE: Final = re.compile(r"rate[ _-]?limit|per[ _-]?min|throttl|please wait")
 _MAY_BE_TOO_LONG: Final = frozenset({None, 400, 413, 422})  # None: in a stream
 # The window that such an error states.
 _WINDOW: Final = re.compile(
-    r"(?:context (?:length|size|window|limit)[^\d>]{0,30}|> |tokens allowed\D{0,5}|\bn_ctx\D{0,4})"
-    r"([\d,]{3,})"
+    r"(?:context (?:length|size|window|limit)(?!\D{0,30}\bby\b)[^\d>]{0,30}|> "
+    r"|tokens allowed\D{0,5}|prompt length\D{0,5}|\bn_ctx\D{0,4})(\d[\d,]{2,})(?![\d,]|\s*\+)"
 )
 _BAD_OUTPUT: Final = re.compile(r"does not match the expected .{0,80}format")  # llama.cpp
 _MAX_MESSAGE: Final = 2000  # characters of a server's message
@@ -120,7 +121,9 @@ class RequestError(Exception):
     def is_too_long(self) -> bool:
         """Whether the request does not fit into the context window."""
         text = f"{self.message} {self.kind}".lower()
-        return self.status in _MAY_BE_TOO_LONG and bool(_TOO_LONG.search(text))
+        if self.status not in _MAY_BE_TOO_LONG or _RATE.search(text):
+            return False
+        return bool(_TOO_LONG.search(text))
 
     @property
     def context_window(self) -> int | None:
@@ -141,7 +144,10 @@ class RequestError(Exception):
         kind = self.kind
         if self.status in {401, 403} or "authentication" in kind or "UNAUTHENTICATED" in kind:
             return True
-        return "API_KEY" in kind or bool(_ABOUT_KEY.search(self.message.lower()))
+        if "API_KEY" in kind:
+            return True
+        # A rate may be limited for each key, and functions may have such names.
+        return not self.is_transient and bool(_ABOUT_KEY.search(self.message.lower()))
 
     @property
     def refuses_tools(self) -> bool:

@@ -224,9 +224,9 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     def is_replayed(self) -> bool:
         return self._replayed_epochs is not None
 
-    def replayed_epoch(self, why: str) -> Epoch | None:
-        found = (one for one in self._replayed_epochs or () if one.why == why)
-        return next((one for one in found if one.bare == self.responses), None)
+    @property
+    def replayed_epochs(self) -> Sequence[Epoch]:
+        return [one for one in self._replayed_epochs or () if one.bare == self.responses]
 
     async def with_caching(
         self, settings: ModelSettings, model: Model, functions: Sequence[Function]
@@ -331,8 +331,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         window = window or model.context_window
         if last is None:
             return Epoch(window=window)
-        if (last.model, last.prefix) == (model.name, prefix) or not self.said:
+        if (last.model, last.prefix) == (model.name, prefix):
             return last.epoch
+        if not self.said:
+            return replace(last.epoch, window=window)
         if last.model != model.name:
             why = f"another model: {model.name}"
         else:

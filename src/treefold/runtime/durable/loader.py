@@ -6,6 +6,7 @@ from weakref import WeakValueDictionary
 
 from treefold.core.address import address
 from treefold.core.agent_events import NoticeGiven
+from treefold.core.call_keys import is_preparation
 from treefold.core.call_request import CallRequest
 from treefold.core.errors import UsageError
 from treefold.core.events import (
@@ -112,11 +113,22 @@ class Loader:
         for number, event in enumerate(events):
             if isinstance(event, CallRequested):
                 caller = None if event.parent is None else called[event.parent]
-                own = {} if caller is None else {one.name: one for one in caller.own_functions}
-                called[event.node] = own.get(event.function) or self.functions.get(event.function)
+                called[event.node] = self._called(event, caller)
             elif isinstance(event, CallEnded | ValueSent):
                 events[number] = _restored(called[event.node], event)
         return events
+
+    def _called(self, requested: CallRequested, caller: Function | None) -> Function | None:
+        """Return the function that *caller* has called, if this program has it."""
+        name = requested.function
+        own = () if caller is None else caller.own_functions
+        found = next((one for one in own if one.name == name), None)
+        if found is None or caller is None:
+            return self.functions.get(name)
+        if is_preparation(requested.key):
+            return found
+        # A program may have a function of that name, too.
+        return next((one for one in caller.may_call if one.name == name), found)
 
     def restored_event(self, event: Event, function: str) -> Event:
         """Return *event* with its value restored to the type of *function*."""
@@ -138,8 +150,11 @@ class Loader:
         """Return the request of a recorded call, as far as the journal has it."""
         requested = record.requested
         options = requested.options or CallOptions()
+        above = record.parent
+        caller = None if above is None else self.functions.get(above.requested.function)
+        function = self._called(requested, caller)
         return CallRequest(
-            self.function_of(requested.function, is_agent=requested.is_agent),
+            function or PastFunction(requested.function, is_agent=requested.is_agent),
             record.inputs,
             options.timeout,
             model=options.model,
