@@ -26,8 +26,9 @@ from treefold import (
     UserText,
     agent,
 )
-from treefold.errors import InvalidValueError, ModelRefusedError
+from treefold.errors import CallGraphError, InvalidValueError, ModelRefusedError
 from treefold.events import ConversationOpened, Epoch, RequestFailed
+from treefold.models import Failover
 from treefold.testing import HANGS, ScriptedFailure, ScriptedModel, replay
 from treefold.testing.scripted import ScriptedRequest
 
@@ -497,3 +498,9 @@ def test_an_agent_goes_on_when_a_filter_refuses_to_sum_up():
         node = runtime.invoke(search)
         assert node.result(30) == "done"
         assert "could not be summed up" in epochs(runtime, node)[0].head[-1]
+
+
+@pytest.mark.parametrize("model", ["nobody:knows", Failover("openai:gpt-5", "nobody:knows")])
+def test_a_misspelt_model_for_summaries_is_found_before_anything_runs(model: Any):
+    with pytest.raises(CallGraphError, match="nobody"):
+        Runtime([searching(model=model)], models=working(1))

@@ -1,5 +1,6 @@
 """``treefold say``: to an agent that another process runs."""
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,3 +46,28 @@ def test_an_agent_is_told_something_and_the_command_says_when_it_was_delivered(t
         over = "search (run 1) has ended (success), and cannot be told anything any more"
         assert act(path, "say", "1", "Wait!") == (2, "", f"treefold say: {over}\n")
         assert act(path, "say", "1", " ")[0] == 2
+
+
+def test_the_command_fails_when_the_agent_ends_without_having_read_it(tmp_path: Path):
+    path, waits = tmp_path / "run.db", threading.Event()
+
+    async def look(ctx: RunContext) -> None:
+        waits.set()
+        await asyncio.sleep(60)
+
+    uses: Any = [CodeFunction(callable=look)]
+
+    @agent(uses=uses)
+    def search() -> str:
+        """Search."""
+        return "Look."
+
+    model = ScriptedModel(ToolUse("1", "look"))
+    with Runtime([search], models=model, store=path) as runtime, ThreadPoolExecutor(1) as pool:
+        node = runtime.invoke(search)
+        assert waits.wait(60)
+        saying = pool.submit(act, path, "say", "1", "Not on the roof.", "--wait", "60")
+        wait(lambda: runtime.get_view(node.id).messages or None)
+        node.cancel("enough")
+        late = "treefold say: search (run 1) has ended without having read it (canceled)\n"
+        assert saying.result(60) == (2, "", late)

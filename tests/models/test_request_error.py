@@ -222,3 +222,9 @@ def test_a_rate_that_is_too_high_is_no_request_that_is_too_long(status: int | No
 )
 def test_not_all_that_has_to_do_with_a_key_is_about_the_key(status: int, message: str):
     assert not RequestError(message=message, status=status).is_about_key
+
+
+def test_a_model_that_is_away_for_a_while_has_the_right_name():
+    away = RequestError(message="the model is not available right now", status=503)
+    assert not away.is_about_model
+    assert RequestError(message="the model is not available here", status=400).is_about_model

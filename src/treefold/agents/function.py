@@ -389,6 +389,11 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         ]
         if self.user_prompt_template == "" and not self._builds_prompt:
             faults.append("it has no user_prompt_template, and the model would be told nothing")
+        if self.compaction is not None and self.compaction.model is not None:
+            try:
+                candidates(models.find(self.compaction.model), models)
+            except (DefinitionError, InvalidValueError) as error:
+                faults.append(f"its compaction: {error}")
         return faults + self.model_faults(models, self.default_model)
 
     def _placeholder_faults(self, what: str, prompt: str) -> list[str]:

@@ -167,12 +167,10 @@ def say(node: str, text: str, when: str, wait: float, store: str | None) -> int:
             view = observer.get_view(id)
             name = f"{view.fn} ({address(view.path)})"
             known = next((one for one in view.messages if one.id == said.id), None)
-            if known is None:
-                return f"{name} has ended before that ({view.state})" if view.state.final else None
-            if known.receipt is Receipt.Delivered:
+            if known is not None and known.receipt is Receipt.Delivered:
                 return f"delivered to {name}, with request {known.step}"
-            if known.receipt is Receipt.TooLate:
-                return f"too late: {name} has ended without it ({view.state})"
+            if view.state.final:
+                raise InvalidValueError(f"{name} has ended without having read it ({view.state})")
             return None
 
         return report_outcome(observer, store, wait, done, "it is delivered")

@@ -134,9 +134,11 @@ class RequestError(Exception):
     @property
     def is_about_model(self) -> bool:
         """Whether there is no such model."""
-        return self.status == 404 or bool(
-            _ABOUT_MODEL.search(f"{self.message} {self.kind}".lower())
-        )
+        if self.status == 404:
+            return True
+        text = f"{self.message} {self.kind}".lower()
+        # One that is there may be away for a while.
+        return not self.is_transient and bool(_ABOUT_MODEL.search(text))
 
     @property
     def is_about_key(self) -> bool:
