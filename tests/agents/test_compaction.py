@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -236,14 +236,15 @@ def test_a_compaction_that_makes_no_sense_is_refused(given: dict[str, Any]):
     with pytest.raises(InvalidValueError):
         Compaction(**given)
     with pytest.raises(InvalidValueError, match="give 'auto', or Compaction"):
-        agent(compaction="always")(lambda: "x")  # type: ignore[call-overload]
+        agent(compaction=cast("Any", "always"))(lambda: "x")
 
 
 def test_people_see_how_full_the_window_is():
     seen: list[str] = []
 
     def peek(ctx: RunContext) -> str:
-        seen.append(runtime.get_view(node.id).status)
+        assert ctx.node.parent is not None
+        seen.append(runtime.get_view(ctx.node.parent.id).status)
         return "a cup"
 
     calls = [ToolUse("1", "peek"), ToolUse("2", "peek")]

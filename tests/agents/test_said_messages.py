@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -97,16 +97,14 @@ def test_a_message_for_an_idle_agent_is_delivered_instead_of_the_end():
 
 
 def test_an_agent_does_not_end_before_it_has_read_what_was_said(tmp_path: Path):
-    stage = Stage(CALL, "found", "the roof, too")
+    def late(request: Any) -> str:
+        runtime.say(node.id, "The roof, too!")
+        return "found"
+
+    stage = Stage(CALL, late, "the roof, too")
     store = tmp_path / "run.db"
     with Runtime([stage.search], models=stage.model, store=store) as runtime:
         node = stage.running(runtime)
-
-        def late(request: Any) -> str:
-            runtime.say(node.id, "The roof, too!")
-            return "found"
-
-        stage.model._script[0] = late
         stage.goes_on.set()
         assert node.result(30) == "the roof, too"
         assert [one.step for one in said_to(runtime, node)] == [3]
@@ -142,7 +140,7 @@ def test_only_agents_are_told_something():
         with pytest.raises(InvalidValueError, match="nothing to say"):
             runtime.say(node.id, " ")
         with pytest.raises(InvalidValueError, match="'next', 'idle'"):
-            runtime.say(node.id, "Hurry.", when="now")  # type: ignore[arg-type]
+            runtime.say(node.id, "Hurry.", when=cast("Any", "now"))
         stage.goes_on.set()
         assert node.result(30) == "found"
 

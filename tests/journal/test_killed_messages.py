@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 
@@ -20,6 +21,7 @@ from treefold.core.errors import UnknownNodeError, UsageError
 from treefold.testing import ScriptedModel
 
 KEY: Final = "talk"
+WHEN: Final[Sequence[Literal["next", "idle"]]] = ("next", "next", "idle")
 MESSAGES: Final = 1000 if EXHAUSTIVE else 60
 LIVES: Final = 400
 
@@ -76,8 +78,8 @@ class Person(threading.Thread):
                     tree = observer.find_key(KEY)
                     if tree is None:
                         continue
-                    when = self._random.choice(["next", "next", "idle"])
-                    said = observer.say(tree, text, when=when)  # type: ignore[arg-type]
+                    when = self._random.choice(WHEN)
+                    said = observer.say(tree, text, when=when)
                     self.said[text] = said
                 except UnknownNodeError:
                     continue

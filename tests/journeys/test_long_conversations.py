@@ -45,13 +45,13 @@ class Working:
 
     def __init__(self, protocol: Protocol, steps: int) -> None:
         self._protocol = protocol
-        self._places = iter(range(1, steps + 1))
+        self.places = iter(range(1, steps + 1))
 
     def __call__(self, request: Request) -> Reply:
         protocol = self._protocol
         if b"You sum up the work" in request.body:
             return protocol.text("The summary.")
-        place = next(self._places, None)
+        place = next(self.places, None)
         if place is None:
             return protocol.text("Nothing.")
         # The protocol numbers calls that have no id.
@@ -168,5 +168,5 @@ async def test_a_model_of_another_provider_goes_on(
 def _after(working: Working, steps: int) -> Any:
     """Return *working* after so many steps."""
     for _ in range(steps):
-        next(working._places)
+        next(working.places)
     return working

@@ -26,6 +26,7 @@ from treefold.core.transcript import ModelText, ToolResult, ToolUse, TranscriptP
 from treefold.core.truncation import truncate_middle
 
 _SMALLER: Final = "a smaller window than was known"
+SHORTEST_PIECE: Final = 1_000  # characters
 COMPACTION: Final = "compaction"  # why such an epoch begins
 
 _BYTES_PER_TOKEN: Final = 4  # about
@@ -35,7 +36,6 @@ _SURE: Final = 0.9  # of what was too long
 _PIECE: Final = 0.4  # of the window, for what one request summarizes
 _SUMMARY: Final = 0.1  # of the window, at most
 _LONGEST_SUMMARY: Final = 8_192  # tokens
-_SHORTEST_PIECE: Final = 1_000  # characters
 _SUMMED_UP: Final = (
     "[The conversation so far was too long, and is summed up here. It goes on after that.]\n\n"
 )
@@ -143,7 +143,7 @@ class Compactor:
         said = [one for one in conversation.said if one.step < since]
         epoch = conversation.epoch
         earlier = epoch.head[-1].removeprefix(_SUMMED_UP) if epoch.head else ""
-        longest = max(_SHORTEST_PIECE, round(_PIECE * window * _BYTES_PER_TOKEN))
+        longest = max(SHORTEST_PIECE, round(_PIECE * window * _BYTES_PER_TOKEN))
         texts = _rendered([one for one in said if one.step >= epoch.since], longest // 2)
         summary = await self._sum_up(since, earlier, texts, longest, window)
         # Without one the agent can go on, too: what it has to do is in the head in any case.
@@ -172,18 +172,17 @@ class Compactor:
                 "focus": self._compaction.focus,
                 "tokens": tokens,
             }
-            try:
-                # There may be two compactions before one response.
-                summary = await self._call(args, f"summary-{since}-{number}")
-            except ModelProviderException as error:
-                if not error.is_too_long or len(piece) <= _SHORTEST_PIECE:
-                    raise
-                # Its tokens are shorter than those of other texts.
+            # There may be two compactions before one response.
+            found = await self._call(args, f"summary-{since}-{number}")
+            if found is None:
+                # It is too long: its tokens are shorter than those of other texts.
                 half = len(piece) // 2
                 pieces[:0] = [piece[:half], piece[half:]]
+            else:
+                summary = found
         return summary
 
-    async def _call(self, args: dict[str, Any], name: str) -> str:
+    async def _call(self, args: dict[str, Any], name: str) -> str | None:
         model = self._compaction.model or self._model()
         return await self._ctx.start(CallRequest(self._summarize, args, model=model, prepares=name))
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from treefold.agents.compactor import SHORTEST_PIECE
 from treefold.agents.loop import found_model
 from treefold.agents.prompts import filled
 from treefold.agents.task import Task, carry_out
 from treefold.core.agent_errors import NoAnswerError
-from treefold.core.errors import ModelRefusedError
+from treefold.core.errors import ModelProviderException, ModelRefusedError
 from treefold.core.function import Function, RunContext
 from treefold.core.model import ModelSettings
 from treefold.core.parameter import Parameter
@@ -37,7 +38,11 @@ Write one summary of all of that, complete in itself, in at most {tokens} tokens
 
 
 class Summarize(Function):
-    """Sums up a piece of a conversation, after a summary of what came before."""
+    """Sums up a piece of a conversation, after a summary of what came before.
+
+    Its result is None if the piece is too long for the model. That is recorded, unlike what a
+    provider has said of it: a resumed agent divides the same pieces again.
+    """
 
     is_agent = True
 
@@ -52,7 +57,7 @@ class Summarize(Function):
 
     @property
     def output_type(self) -> Any:
-        return str
+        return str | None
 
     async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         conversation = ctx.conversation
@@ -81,6 +86,10 @@ class Summarize(Function):
         except (NoAnswerError, ModelRefusedError) as error:
             # It was too long, or empty, or a filter dislikes the text. The agent can go on anyway.
             return "\n\n".join(filter(None, [args["earlier"], error.text]))
+        except ModelProviderException as error:
+            if error.is_too_long and len(args["text"]) > SHORTEST_PIECE:
+                return None
+            raise
 
 
 SUMMARIZE: Final = Summarize()
