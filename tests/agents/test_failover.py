@@ -173,13 +173,25 @@ def test_all_models_are_asked_again_when_a_paused_run_is_resumed():
         assert done(node) == "all empty"
 
 
-def test_a_model_that_cannot_be_used_is_left_out(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_model_that_cannot_be_used_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, *, is_first: bool
+):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    made: list[int] = []
     first, last = ScriptedModel(BUSY, name="first"), ScriptedModel("all empty", name="last")
-    search = searching(made, Failover(first, "anthropic:claude-opus-4-1", last))
+    without_key = "anthropic:claude-opus-4-1"
+    models = [without_key, first, last] if is_first else [first, without_key, last]
+    search = searching([], Failover(*models))
     with Runtime([search]) as runtime:
         assert done(runtime.invoke(search)) == "all empty"
+
+
+def test_models_of_which_none_can_be_used_are_named(monkeypatch: pytest.MonkeyPatch):
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    search = searching([], Failover("anthropic:claude-opus-4-1", "openai:gpt-4o"))
+    with Runtime([search]) as runtime, pytest.raises(ModelProviderException, match="needs a key"):
+        done(runtime.invoke(search))
 
 
 def test_the_window_is_that_of_the_model_that_goes_on():

@@ -66,9 +66,14 @@ async def carry_out(ctx: RunContext, conversation: AgentConversation, task: Task
     """
     policy = AgentPolicy(ctx, conversation, task)
     settings = await conversation.with_caching(task.settings, task.model, policy.functions)
-    with provider_faults(ctx, task.model):
-        model = task.model.without_retries() if len(task.models) > 1 else task.model
-        conversation.open(model, task.system, policy.functions, settings)
+    try:
+        with provider_faults(ctx, task.model):
+            model = task.model.without_retries() if len(task.models) > 1 else task.model
+            conversation.open(model, task.system, policy.functions, settings)
+    except ModelProviderException:
+        # One without a key, for example, cannot even be opened.
+        if not await policy.use_next_model():
+            raise
     prior = conversation.prior
     inputs: Inputs = () if prior.response else await policy.first_inputs(prior)
     return await Loop(ctx, conversation, task.model, policy).run(inputs, task.max_steps)
@@ -138,11 +143,11 @@ class AgentPolicy:
                 return None
             return self._shortened(inputs)
         # Only the same protocol can continue a response that was paused, for which nothing is sent.
-        if not inputs or self._substitutes is None:
-            return None
-        if not await self._substitutes.after_failure():
-            return None
-        return inputs
+        return inputs if inputs and await self.use_next_model() else None
+
+    async def use_next_model(self) -> bool:
+        """Let the next model have the conversation; False if there is none."""
+        return self._substitutes is not None and await self._substitutes.after_failure()
 
     def _shortened(self, inputs: Inputs) -> Inputs:
         """Return *inputs*, with the results cut to the room that there is for them by now."""
