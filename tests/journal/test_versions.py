@@ -219,6 +219,7 @@ def test_a_conversation_keeps_its_prompts_and_gets_the_changed_tools(path: Path)
         assert view.notices == (
             f"agent {NOTICE} (its prompt, its tools): it continues with the new version; the"
             " prompts stay those that it began with",
+            "its requests begin anew after response 1: other functions",
         )
 
 
