@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from journeys.roles import call
-from support import add, look
-from treefold import Runtime, agent, registries
+from support import add
+from treefold import CodeFunction, RunContext, Runtime, agent, registries
 from treefold.core.errors import ModelProviderException
 from treefold.core.model import ModelSettings, Session
 from treefold.core.model_events import ModelEvent, ToolUseDelta
@@ -304,7 +304,11 @@ async def test_a_long_response_blocks_the_loop_for_a_few_times_as_long_as_it_tak
                 await asyncio.sleep(0)
                 blocks.append(-last + (last := time.thread_time()))
 
-        @agent(uses=[look])
+        # A long result would be cut, and reading it be offered, which takes as long again.
+        def seen(ctx: RunContext, at: str) -> str:
+            return "seen"
+
+        @agent(uses=[CodeFunction(name="look", desc="Look.", callable=seen)])
         def looks() -> str:
             return "Look."
 
