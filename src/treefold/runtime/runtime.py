@@ -540,7 +540,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     ) -> Node:
         """Resume *node*; of what is paused only what was *seen*, if that is given."""
         id, root = node.id, root_of(node)
-        if node.state in {NodeState.Error, NodeState.Canceled}:
+        # One that was given up for other workers is cancelled here, and has not ended.
+        has_ended = node.state in {NodeState.Error, NodeState.Canceled}
+        if has_ended and not node.tree.is_given_up:
             continued = self._backend.resume_ended(node, budget, without)
             if continued is not None:
                 return continued

@@ -347,7 +347,8 @@ class Worker(Recovery):  # noqa: PLR0904 - a backend, and what others see of it
 
     def elsewhere(self, node: CallNode) -> Observer | None:
         top = next(one for one in upwards(node) if one.record.requested.queue or not one.parent)
-        return None if self._source.is_recording(top.id) else self._observer
+        runs_here = self._source.is_recording(top.id) and not node.tree.is_given_up
+        return None if runs_here else self._observer
 
     def questions(self) -> list[Question]:
         stored = self._observer.questions()

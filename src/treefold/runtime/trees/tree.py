@@ -99,6 +99,7 @@ class Tree:  # noqa: PLR0904 - records, views, those who wait, and bags, under o
         "_waiting",
         "deps",
         "id",
+        "is_given_up",
         "is_held",
         "journal",
         "kept",
@@ -125,6 +126,7 @@ class Tree:  # noqa: PLR0904 - records, views, those who wait, and bags, under o
         self.deps: Dependencies | None = None  # what calls have as ``ctx.deps``
         self.last_death: ProcessDied | None = None  # if there was no progress since
         self.paused: set[Node] = set()  # the nodes whose state is Paused
+        self.is_given_up = False  # other workers run it; its calls end here without a record
         self.is_held = False  # whether a pause holds some of its calls before they start
         self._fold = TreeFold()
         # None if they are in the journal.
@@ -239,6 +241,7 @@ class Tree:  # noqa: PLR0904 - records, views, those who wait, and bags, under o
 
     def freeze(self) -> None:
         """Keep the views as they are: what happens from here on is only the end of its tasks."""
+        self.is_given_up = True
         with self._lock:
             self._last_view = self._last_view or snapshot(self._fold[self.id])
 
