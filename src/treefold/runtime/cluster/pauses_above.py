@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from typing import Final
 
 from treefold.core.errors import ClosedError, StoreError
 from treefold.core.question import Question, QuestionKey, QuestionKind
@@ -14,6 +15,8 @@ from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.questions.pauses import Pause
 
 log = logging.getLogger(__name__)
+
+_SOON: Final = 0.05  # seconds, in which a call goes on whose pause is over
 
 
 class PausesAbove:
@@ -79,4 +82,12 @@ class PausesAbove:
             held.pop(id).lift()
         for id in paused.keys() - held.keys():
             held[id] = Pause(above[id], paused[id])
-        run.is_held_above = bool(held)
+        if held:
+            run.is_held_above = True
+        elif run.is_held_above:
+            # It goes on in a moment, and must not be taken until then for one that only waits.
+            run.root.loop_handle.loop.call_later(_SOON, self._let_go, run)
+
+    def _let_go(self, run: Run) -> None:
+        run.is_held_above = bool(self._held.get(run))
+        run.root.tree.wake()
