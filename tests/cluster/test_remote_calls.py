@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +22,6 @@ from treefold import (
     Ensemble,
     Limits,
     NodeState,
-    Observer,
     RunContext,
     Runtime,
     ThinkMore,
@@ -669,19 +667,16 @@ def is_held(runtime: Runtime, id: int) -> bool:
     return node.tree.is_held
 
 
-def resume_until_over(runtime: Runtime, observer: Observer, node: int) -> None:
-    """Resume a call as a person does, who looks again if it is refused or nothing happens.
+def resume_once_taken(runtime: Runtime, node: int) -> None:
+    """Resume a call; it is refused at the moment at which its tree is taken by a worker."""
 
-    A tree that waits is taken and given up by its worker meanwhile.
-    """
-    end = time.monotonic() + PATIENCE
-    while not observer.get_view(node).state.final:
-        assert time.monotonic() < end, "the call did not go on"
+    def is_taken() -> bool:
         with suppress(UsageError):
             runtime.resume(node)
-        looked = time.monotonic()
-        while time.monotonic() < looked + 2 and not observer.get_view(node).state.final:
-            time.sleep(0.01)
+            return True
+        return False
+
+    eventually(is_taken, "the resume")
 
 
 @pytest.mark.parametrize("queue", ["far", "near"])
@@ -701,7 +696,8 @@ def test_a_remote_call_does_not_begin_while_its_caller_is_paused(any_workers: Wo
     eventually(lambda: taking.get_view(child).state is NodeState.Paused)
     assert not place.runtimes
     with attach(any_workers.url) as observer:
-        resume_until_over(taking, observer, node.id)
+        resume_once_taken(taking, node.id)
+        eventually(lambda: observer.get_view(node.id).state.final)
         assert observer.get_view(node.id).outputs == [8]
 
 
